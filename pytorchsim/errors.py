@@ -1,0 +1,127 @@
+"""One exception class per failure. Every message names what, where, and what to do; the facts are attributes too.
+
+Nothing in this module imports another layer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+__all__ = [
+    "AssemblyAuditError",
+    "CompileError",
+    "ConfigError",
+    "HostOpError",
+    "IRVerificationError",
+    "MachineFault",
+    "PyTorchSimError",
+    "RecompileLimitError",
+    "SetupError",
+    "SpadOverflowError",
+    "UnsupportedError",
+]
+
+
+class PyTorchSimError(Exception):
+    """Base class of everything this package raises on purpose."""
+
+
+class ConfigError(PyTorchSimError):
+    """A hardware config, an option or an environment variable that cannot be used."""
+
+
+class SetupError(PyTorchSimError):
+    """A tool the package needs is missing or has the wrong version."""
+
+
+class UnsupportedError(PyTorchSimError):
+    """The model asks for something that no kernel of ours can express."""
+
+
+class HostOpError(UnsupportedError):
+    """Strict mode: an operation would have run on the host."""
+
+
+class RecompileLimitError(PyTorchSimError):
+    """Strict mode: the next compile would exhaust Dynamo's recompile limit and then run in eager unseen."""
+
+
+class CompileError(PyTorchSimError):
+    """A kernel could not be compiled. `dump` is the directory with the artifacts, if any were written."""
+
+    def __init__(self, message: str, *, kernel: str = "", stage: str = "", dump: str = "") -> None:
+        self.kernel, self.stage, self.dump = kernel, stage, dump
+        where = f"kernel {kernel!r}: " if kernel else ""
+        at = f" [stage {stage}]" if stage else ""
+        kept = f"\n  artifacts: {dump}" if dump else ""
+        super().__init__(f"{where}{message}{at}{kept}")
+
+
+class IRVerificationError(CompileError):
+    """IR that its dialect does not allow."""
+
+
+@dataclass(frozen=True)
+class AuditFinding:
+    """One line of assembly that a tile function may not contain."""
+
+    rule: str
+    function: str
+    line_number: int
+    line: str
+
+
+class AssemblyAuditError(CompileError):
+    """A tile function's assembly breaks a rule of the lane model (a lane's value would pass through a scalar register)."""
+
+    def __init__(self, message: str, findings: tuple[AuditFinding, ...], *, kernel: str = "", dump: str = "") -> None:
+        self.findings = findings
+        super().__init__(message, kernel=kernel, stage="audit", dump=dump)
+
+
+class SpadOverflowError(PyTorchSimError):
+    """A kernel's tiles do not fit the scratchpad slice of a lane."""
+
+    def __init__(
+        self,
+        *,
+        kernel: str,
+        origins: tuple[str, ...],
+        tile: dict[str, int],
+        used_bytes: int,
+        budget_bytes: int,
+        shares: dict[str, int],
+        smallest: dict[str, int] | None = None,
+    ) -> None:
+        self.kernel, self.origins, self.tile = kernel, origins, tile
+        self.used_bytes, self.budget_bytes, self.shares, self.smallest = used_bytes, budget_bytes, shares, smallest
+        parts = ", ".join(f"{name} {size}" for name, size in shares.items())
+        hint = f" Smallest candidate tried: {smallest}." if smallest else ""
+        super().__init__(
+            f"kernel {kernel!r} (from {', '.join(origins) or 'unknown'}) needs {used_bytes} bytes of scratchpad per lane,"
+            f" the budget is {budget_bytes}; tile {tile}; shares: {parts}.{hint}"
+            " Use a config with a larger `scratchpad_bytes_per_lane`, or smaller tensors."
+        )
+
+
+@dataclass(frozen=True)
+class FaultSite:
+    """Where the machine faulted. Addresses are those of the kernel; `lane` is -1 where no single lane is to blame."""
+
+    kind: str
+    kernel: str
+    function: str
+    instruction: str
+    pc: int
+    lane: int = -1
+    address: int = 0
+    other_pc: int = 0
+    notes: dict[str, str] = field(default_factory=dict)
+
+
+class MachineFault(PyTorchSimError):
+    """The simulated machine refused an instruction (see docs/kernel_abi.md, Faults)."""
+
+    def __init__(self, message: str, site: FaultSite) -> None:
+        self.site = site
+        super().__init__(message)
