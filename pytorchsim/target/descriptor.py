@@ -125,7 +125,7 @@ class Descriptor:
         """The descriptor's bytes, `DESCRIPTOR_BYTES` long."""
         out = _HEADER.pack(
             MAGIC, self.slot, int(self.op), self.dtype.code, len(self.axes), len(self.bounds), len(self.index_tiles),
-            int(self.flags), 0, self.lane_stride, 0, self.offset, self.spad_address, self.fill,
+            int(self.flags), 0, self.lane_stride, self.offset, self.spad_address, self.fill,
         )
         axes = [*self.axes, *([Axis(0, 0, 0)] * (MAX_RANK - len(self.axes)))]
         out += b"".join(_AXIS.pack(a.size, int(a.lane), a.dram_stride, a.spad_stride) for a in axes)
@@ -141,8 +141,8 @@ class Descriptor:
 
 
 # One struct format per record; the comment names the C++ fields in order.
-_HEADER = struct.Struct("<HHBBBBBBHIIqQQ")
-# magic, slot, op, dtype, rank, bounds, index_tiles, flags, pad, lane_stride, pad, offset, spad_address, fill
+_HEADER = struct.Struct("<HHBBBBBBHIqQQ")
+# magic, slot, op, dtype, rank, bounds, index_tiles, flags, pad, lane_stride, offset, spad_address, fill
 _AXIS = struct.Struct("<IIqq")  # size, lane, dram_stride, spad_stride
 _BOUND = struct.Struct("<qq8q")  # base, extent, steps
 _INDEX = struct.Struct("<QBBHIqq")  # spad_address, wide, wrap, axes_mask, pad, dram_stride, extent
