@@ -1,35 +1,78 @@
-"""`NpuConfig`: the machine as a frozen, validated value. Every figure has a unit, a default (preset `tpuv3`) and a source."""
+"""`NpuConfig`: the machine as a frozen, validated value. Every figure has a unit and a default; the defaults are preset
+`tpuv3`, and the presets' YAML files name each figure's public source.
+
+In: keyword values of the declared types (nothing is coerced, unknown keys are errors). Out: a hashable value with a
+digest. Assumes: built through `load_config`, whose messages name the full key; pydantic's own errors come otherwise.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 __all__ = ["ArrayConfig", "CoreConfig", "DmaConfig", "DramConfig", "NpuConfig"]
 
 
+_SCRATCHPAD_PAGE_BYTES = 4096
+"""The engine maps memory by pages of this size (`target/memory_map.py`), so a slice is a whole number of them."""
+
+_SCRATCHPAD_WINDOW_BYTES = 1 << 28
+"""A slice must end below the next region of the memory map."""
+
+
+def _power_of_two(value: int) -> int:
+    if value & (value - 1):
+        raise ValueError("must be a power of two")
+    return value
+
+
+PowerOfTwo = Annotated[int, AfterValidator(_power_of_two)]
+
+
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class CoreConfig(_Frozen):
     """One core: a scalar processor that drives the lanes in lock-step."""
 
-    frequency_mhz: int = Field(940, gt=0, description="Clock in MHz. TPUv3 core clock.")
-    lanes: int = Field(128, ge=2, description="Vector lanes, a power of two.")
-    vlen_bits: int = Field(256, ge=64, description="RVV VLEN of a lane in bits, a power of two.")
-    datapath_bits: int = Field(256, ge=32, description="Bits one lane computes per cycle.")
+    frequency_mhz: int = Field(940, gt=0, description="Clock in MHz.")
+    lanes: PowerOfTwo = Field(128, ge=2, le=1024, description="Vector lanes, a power of two.")
+    vlen_bits: PowerOfTwo = Field(256, ge=128, le=4096, description="RVV VLEN of a lane in bits, a power of two.")
+    datapath_bits: PowerOfTwo = Field(256, ge=32, description="Bits one lane computes per cycle.")
     issue_width: int = Field(2, ge=1, description="Instructions issued per cycle, in order.")
-    scratchpad_bytes_per_lane: int = Field(128 * 1024, gt=0, description="A lane's slice in bytes.")
-    stack_reserve_bytes: int = Field(4096, gt=0, description="Top of the slice kept for the stack, in bytes.")
+    scratchpad_bytes_per_lane: int = Field(
+        128 * 1024,
+        gt=0,
+        le=_SCRATCHPAD_WINDOW_BYTES,
+        multiple_of=_SCRATCHPAD_PAGE_BYTES,
+        description="A lane's slice in bytes, a multiple of 4096.",
+    )
+    stack_reserve_bytes: int = Field(
+        4096, gt=0, multiple_of=32, description="Top of the slice kept for the stack, in bytes, a multiple of 32."
+    )
     scratchpad_load_ports: int = Field(2, ge=1, description="Loads per lane and cycle.")
     scratchpad_store_ports: int = Field(1, ge=1, description="Stores per lane and cycle.")
-    scratchpad_port_bytes: int = Field(32, ge=4, description="Bytes per port access.")
+    scratchpad_port_bytes: PowerOfTwo = Field(32, ge=4, description="Bytes per port access.")
     sfu_elements_per_cycle: int = Field(1, ge=1, description="Special functions per lane and cycle.")
     launch_cycles: int = Field(0, ge=0, description="Cycles from one kernel's end to the next one's start.")
+
+    @model_validator(mode="after")
+    def _check_sizes(self) -> CoreConfig:
+        if self.datapath_bits > self.vlen_bits:
+            raise ValueError(
+                f"datapath_bits ({self.datapath_bits}) must not exceed vlen_bits ({self.vlen_bits}):"
+                " a lane computes at most one vector register per instruction and cycle"
+            )
+        if 2 * self.stack_reserve_bytes >= self.scratchpad_bytes_per_lane:
+            raise ValueError(
+                f"stack_reserve_bytes ({self.stack_reserve_bytes}) must be less than half of"
+                f" scratchpad_bytes_per_lane ({self.scratchpad_bytes_per_lane}): tiles are double-buffered"
+            )
+        return self
 
 
 class ArrayConfig(_Frozen):
@@ -51,21 +94,40 @@ class DramConfig(_Frozen):
     """Memory shared by all cores."""
 
     kind: Literal["ideal"] = "ideal"
-    bandwidth_gb_per_s: float = Field(481.28, gt=0, description="Peak, 1e9 bytes per second. 32 pseudo-channels x 64 bit x 1,880 MT/s.")
+    bandwidth_gb_per_s: float = Field(481.28, gt=0, description="Peak, 1e9 bytes per second.")
     latency_cycles: int = Field(100, ge=0, description="Request to first byte, in core cycles.")
-    burst_bytes: int = Field(32, gt=0, description="Smallest access. HBM2 burst length 4 on 64 bits.")
+    burst_bytes: PowerOfTwo = Field(32, gt=0, description="Smallest access, in bytes.")
 
 
 class NpuConfig(_Frozen):
     """The whole machine."""
 
-    name: str = "tpuv3"
+    name: str = Field("tpuv3", min_length=1, description="Name in reports; part of the digest.")
     cores: int = Field(1, ge=1, description="Cores that share the DRAM.")
     core: CoreConfig = CoreConfig()
     array: ArrayConfig = ArrayConfig()
     dma: DmaConfig = DmaConfig()
     dram: DramConfig = DramConfig()
-    instruction_budget: int = Field(10_000_000_000, gt=0, description="Instructions of one launch after which it is stopped as endless.")
+    instruction_budget: int = Field(
+        10_000_000_000, gt=0, description="Instructions of one launch after which it is stopped as endless."
+    )
+
+    @property
+    def dram_bytes_per_cycle(self) -> float:
+        """Peak DRAM bandwidth in bytes per core cycle."""
+        return self.dram.bandwidth_gb_per_s * 1e3 / self.core.frequency_mhz
+
+    @model_validator(mode="after")
+    def _check_bandwidth(self) -> NpuConfig:
+        per_cycle = self.dram_bytes_per_cycle
+        limit = self.dma.scratchpad_bytes_per_cycle * self.cores
+        if not 1 / 64 <= per_cycle <= limit:
+            raise ValueError(
+                f"dram.bandwidth_gb_per_s ({self.dram.bandwidth_gb_per_s}) at core.frequency_mhz"
+                f" ({self.core.frequency_mhz}) is {per_cycle:.6g} bytes per cycle; expected 1/64 to {limit}, what the DMA"
+                " engines can take (cores x dma.scratchpad_bytes_per_cycle). Check the units: 1e9 bytes/s and MHz"
+            )
+        return self
 
     def canonical_json(self) -> str:
         """One line of JSON with sorted keys: the config as content."""
