@@ -17,6 +17,7 @@ __all__ = [
     "MAX_BOUNDS",
     "MAX_INDEX_TILES",
     "MAX_RANK",
+    "SET_INDEX_TILE",
     "SET_SPAD_ADDRESS",
     "SET_TAG",
     "TAGS",
@@ -34,6 +35,7 @@ MAX_INDEX_TILES = 2
 TAGS = 32
 SET_SPAD_ADDRESS = 8
 SET_TAG = 9
+SET_INDEX_TILE = 10  # and 11: bytes added to the address of index tile 0, 1
 MAGIC = 0x4E50  # "NP": catches a start on an address that is not a descriptor
 
 
