@@ -15,6 +15,7 @@ __all__ = [
     "IRVerificationError",
     "MachineFault",
     "PyTorchSimError",
+    "PyTorchSimWarning",
     "RecompileLimitError",
     "SetupError",
     "SpadOverflowError",
@@ -24,6 +25,10 @@ __all__ = [
 
 class PyTorchSimError(Exception):
     """Base class of everything this package raises on purpose."""
+
+
+class PyTorchSimWarning(UserWarning):
+    """Category of every warning of this package. Tests turn it into an error wherever it is attributed to."""
 
 
 class ConfigError(PyTorchSimError):
@@ -72,7 +77,7 @@ class AuditFinding:
 
 
 class AssemblyAuditError(CompileError):
-    """A tile function's assembly breaks a rule of the lane model (a lane's value would pass through a scalar register)."""
+    """Assembly of a tile function that would pass a lane's value through a scalar register."""
 
     def __init__(self, message: str, findings: tuple[AuditFinding, ...], *, kernel: str = "", dump: str = "") -> None:
         self.findings = findings
@@ -82,7 +87,7 @@ class AssemblyAuditError(CompileError):
 class SpadOverflowError(PyTorchSimError):
     """A kernel's tiles do not fit the scratchpad slice of a lane."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  the facts of the error, all by keyword
         self,
         *,
         kernel: str,
@@ -98,8 +103,8 @@ class SpadOverflowError(PyTorchSimError):
         parts = ", ".join(f"{name} {size}" for name, size in shares.items())
         hint = f" Smallest candidate tried: {smallest}." if smallest else ""
         super().__init__(
-            f"kernel {kernel!r} (from {', '.join(origins) or 'unknown'}) needs {used_bytes} bytes of scratchpad per lane,"
-            f" the budget is {budget_bytes}; tile {tile}; shares: {parts}.{hint}"
+            f"kernel {kernel!r} (from {', '.join(origins) or 'unknown'}) needs {used_bytes} bytes of scratchpad per"
+            f" lane, the budget is {budget_bytes}; tile {tile}; shares: {parts}.{hint}"
             " Use a config with a larger `scratchpad_bytes_per_lane`, or smaller tensors."
         )
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, cast, get_args
 
-from pytorchsim.errors import ConfigError
+from pytorchsim.errors import ConfigError, PyTorchSimWarning
 
 __all__ = ["PREFIX", "VARIABLES", "Environment", "LogLevel", "Variable", "read_environment"]
 
@@ -88,7 +88,7 @@ def _warn_of_unknown(source: Mapping[str, str]) -> None:
             continue
         nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
         hint = f"; did you mean {nearest[0]}?" if nearest else f"; known: {', '.join(known)}"
-        warnings.warn(f"unknown environment variable {name}{hint}", UserWarning, stacklevel=3)
+        warnings.warn(f"unknown environment variable {name}{hint}", PyTorchSimWarning, stacklevel=3)
 
 
 def _flag(text: str) -> bool:

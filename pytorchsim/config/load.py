@@ -143,7 +143,7 @@ def _parse_yaml(text: str, identity: str) -> Mapping[str, Any]:
             return super().construct_mapping(node, deep)
 
     try:
-        parsed = yaml.load(text, Loader=UniqueKeyLoader)  # noqa: S506 - a SafeLoader
+        parsed = yaml.load(text, Loader=UniqueKeyLoader)
     except yaml.YAMLError as error:
         raise ConfigError(f"{identity} is not valid YAML: {error}") from error
     if parsed is None:

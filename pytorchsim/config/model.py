@@ -124,8 +124,8 @@ class NpuConfig(_Frozen):
         if not 1 / 64 <= per_cycle <= limit:
             raise ValueError(
                 f"dram.bandwidth_gb_per_s ({self.dram.bandwidth_gb_per_s}) at core.frequency_mhz"
-                f" ({self.core.frequency_mhz}) is {per_cycle:.6g} bytes per cycle; expected 1/64 to {limit}, what the DMA"
-                " engines can take (cores x dma.scratchpad_bytes_per_cycle). Check the units: 1e9 bytes/s and MHz"
+                f" ({self.core.frequency_mhz}) is {per_cycle:.6g} bytes per cycle; expected 1/64 to {limit}, what the"
+                " DMA engines can take (cores x dma.scratchpad_bytes_per_cycle). Check the units: 1e9 bytes/s and MHz"
             )
         return self
 
