@@ -1,11 +1,100 @@
-// The lane core's pipeline: cycles of an instruction stream, instruction by instruction as the engine executes it.
+// The lane core's pipeline: cycles of an instruction stream, instruction by instruction as the engine
+// executes it.
+//
+// In:  per program counter one decoded `InstructionTiming`; per execution the vector state and the address.
+// Out: cycles since `begin()`.
+// The lanes run in lock-step, so one lane's registers and ports stand for all. Formulas:
+// docs/timing_model.md.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <vector>
 
 namespace npu {
 
-// Figures of the lane core, from NpuConfig (units there).
+// What an instruction costs depends on its class only. One row of the latency table per entry.
+enum class OpClass : uint8_t {
+  IntAlu,
+  IntMul,
+  IntDiv,
+  FpAlu,  // add, multiply, fused multiply-add, compare, convert
+  FpMove,
+  FpDiv,  // and square root
+  Branch,
+  ScalarLoad,
+  ScalarStore,
+  Csr,
+  VectorConfig,
+  VectorAlu,  // integer, logic, compare, merge, move, mask
+  VectorMul,
+  VectorDiv,
+  VectorFp,     // add, multiply, fused multiply-add, convert
+  VectorFpDiv,  // and square root
+  VectorReduce,
+  VectorReduceOrdered,
+  VectorSlide,
+  VectorGather,
+  VectorToScalar,
+  VectorLoad,
+  VectorLoadElements,  // strided, indexed, segment: element by element
+  VectorStore,
+  VectorStoreElements,
+  Sfu,
+  Xlu,
+  LaneId,
+  ArrayWeights,
+  ArrayInputs,
+  ArrayPop,
+  Dma,
+  Count,
+};
+
+// How many registers an operand spans, and so which of them an execution touches.
+enum class OperandShape : uint8_t {
+  None,
+  Group,        // vl x SEW
+  Wide,         // vl x 2 SEW
+  Half,         // vl x SEW / 2
+  Quarter,      // vl x SEW / 4
+  Eighth,       // vl x SEW / 8
+  Mask,         // one register of bits
+  Single,       // element 0
+  ElementBits,  // vl x the instruction's own element width (memory data, indices)
+  Whole,        // a number of whole registers, whatever vl is
+};
+
+struct VectorOperand {
+  uint8_t reg = 0;
+  OperandShape shape = OperandShape::None;
+};
+
+// What timing needs of an instruction and that does not change between executions: decoded once per pc from
+// its bits.
+struct InstructionTiming {
+  OpClass op = OpClass::IntAlu;
+  std::array<uint8_t, 3> scalar_sources{};  // 0 = none (x0); floating-point registers are 32..63
+  uint8_t scalar_dest = 0;
+  std::array<VectorOperand, 4> vector_sources{};  // includes v0 when masked, and vd when it is read
+  uint8_t vector_source_count = 0;
+  VectorOperand vector_dest{};
+  uint8_t element_bits = 0;  // ElementBits operands; else unused
+  uint8_t fields = 1;        // segment accesses: fields; Whole operands: registers
+  uint8_t arrays = 0;        // systolic arrays named, one bit each
+  bool vector = false;       // needs vl and vtype
+  bool first_weights = false;
+};
+
+// What an execution adds.
+struct VectorState {
+  uint32_t vl = 0;
+  uint8_t sew_bits = 0;
+  float lmul = 1;
+};
+
+// Figures of the lane core, from NpuConfig (units, defaults and sources there).
 struct LaneCoreParams {
   uint32_t lanes = 128;
   uint32_t vlen_bits = 256;
@@ -17,47 +106,92 @@ struct LaneCoreParams {
   uint32_t sfu_elements_per_cycle = 1;
   uint32_t array_count = 2;
   uint32_t array_queue_entries = 256;
-};
 
-// What timing needs of an instruction and that does not change between executions: decoded once per pc from its bits.
-struct InstructionTiming {
-  uint8_t unit = 0;             // functional unit, an enum of lane_core.cc
-  uint8_t scalar_sources[3] = {0, 0, 0};
-  uint8_t scalar_dest = 0;      // 0 = none (x0); floating-point registers are 32..63
-  uint8_t vector_sources[4] = {255, 255, 255, 255};  // 255 = none; includes v0 when masked and vd when read
-  uint8_t vector_dest = 255;
-  uint8_t element_bits = 0;     // memory: EEW of the access; else 0 = SEW
-  uint8_t widening = 0;         // 1: destination EEW = 2 x SEW; 2: source EEW = 2 x SEW (narrowing)
-};
-
-// What an execution adds.
-struct VectorState {
-  uint32_t vl = 0;
-  uint8_t sew_bits = 0;
-  float lmul = 1;
+  uint32_t int_alu_cycles = 1;
+  uint32_t int_mul_cycles = 3;
+  uint32_t int_div_cycles = 20;
+  uint32_t fp_alu_cycles = 4;
+  uint32_t fp_move_cycles = 1;
+  uint32_t fp_div_cycles = 20;
+  uint32_t taken_branch_cycles = 1;
+  uint32_t scalar_load_cycles = 2;
+  uint32_t vector_config_cycles = 1;
+  uint32_t vector_alu_cycles = 2;
+  uint32_t vector_mul_cycles = 3;
+  uint32_t vector_div_cycles_per_beat = 16;
+  uint32_t vector_fp_cycles = 4;
+  uint32_t vector_fp_div_cycles_per_beat = 8;
+  uint32_t vector_permute_cycles = 2;
+  uint32_t scratchpad_load_cycles = 2;
+  uint32_t scratchpad_store_cycles = 1;
+  uint32_t sfu_cycles = 8;
+  uint32_t xlu_cycles = 8;
+  uint32_t vector_units = 1;
+  bool chaining = true;
 };
 
 class LaneCore {
  public:
+  // Throws std::invalid_argument for figures that describe no machine.
   explicit LaneCore(const LaneCoreParams& params);
 
+  // Any 32 bits: what is not known to be slower is a single-cycle scalar operation.
   static InstructionTiming decode(uint32_t bits);
 
   void begin();  // pipeline empty, cycle 0
   void retire(const InstructionTiming& instruction, const VectorState& state, uint64_t address);
+  // The next instruction is not the following one (taken branch, jump, call, return); after its retire().
   void taken_branch();
   uint64_t elapsed() const;  // cycles since begin() until the last instruction issued
   uint64_t drain() const;    // ... until everything issued is complete
 
  private:
-  struct State;
+  struct ClassTiming {
+    uint8_t unit = 0;
+    uint32_t latency = 1;             // issue to first use of the first beat's result
+    uint32_t cycles_per_beat = 1;     // a beat is one datapath width
+    uint32_t elements_per_cycle = 0;  // 0: counted in beats
+  };
+  // Several identical copies of a functional unit, each busy until a cycle.
+  struct Unit {
+    uint32_t copies = 0;  // 0: as many as are issued
+    std::array<uint64_t, 8> free{};
+  };
+  struct VectorRegister {
+    uint64_t ready = 0;  // first cycle in which its last beat can be read
+    uint64_t span = 1;   // beats over which it became ready
+    uint64_t read = 0;   // first cycle in which no earlier instruction still reads it
+  };
+  struct Array {
+    uint64_t weights_loaded = 0;
+    uint64_t weights_free = 0;
+    uint64_t inputs_free = 0;
+    struct Rows {
+      uint64_t ready;  // cycle in which the first row can be popped
+      uint64_t rows;
+    };
+    std::deque<Rows> results;
+  };
+
+  uint32_t registers(const InstructionTiming& instruction, OperandShape shape,
+                     const VectorState& state) const;
+  uint64_t occupancy(const InstructionTiming& instruction, const VectorState& state, uint64_t address) const;
+  void retire_vector(const InstructionTiming& instruction, const VectorState& state, uint64_t address);
+  uint64_t array_issue(const InstructionTiming& instruction, const VectorState& state, uint64_t cycle) const;
+  uint64_t array_commit(const InstructionTiming& instruction, const VectorState& state, uint64_t cycle);
+  uint64_t earliest() const;
+  void issue_at(uint64_t cycle);
+
   LaneCoreParams params_;
+  std::array<ClassTiming, static_cast<size_t>(OpClass::Count)> classes_{};
+  std::vector<Unit> units_;
   uint64_t issue_cycle_ = 0;
   uint32_t issued_in_cycle_ = 0;
-  uint64_t scalar_ready_[64] = {};
-  uint64_t vector_ready_[32] = {};
-  uint64_t unit_free_[16] = {};
+  uint64_t config_ready_ = 0;
   uint64_t last_done_ = 0;
+  std::array<uint64_t, 64> scalar_ready_{};
+  std::array<VectorRegister, 32> vector_{};
+  std::vector<Array> arrays_;
 };
 
 }  // namespace npu
