@@ -1,0 +1,298 @@
+"""Building a kernel module: the skeleton (`KernelBuilder`) and one function per `npu` op.
+
+In: names, a `Descriptor` per transfer, and the current insertion point; loops and arithmetic are built by the caller with
+`mlir.dialects.scf`, `arith`, `vector` and `math`. Out: the text of one verified kernel module for `compiler.py`.
+Assumes one builder per thread at a time (MLIR's "current context" is per thread).
+
+    with KernelBuilder("add_0", config) as kernel:
+        x = kernel.buffer("x", bytes_per_copy=256, copies=2)
+        load = kernel.descriptor("load_x", Descriptor(...))
+        with kernel.tile_function("body", [(64, ir.F32Type.get())], []) as tile: ...
+        with kernel.control() as (core, cores): ...
+        text = kernel.text()
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+
+from mlir import ir
+from mlir.dialects import arith, func, memref
+
+from pytorchsim.config.model import NpuConfig
+from pytorchsim.errors import IRVerificationError
+from pytorchsim.mlir import dialect
+from pytorchsim.mlir.descriptor_attributes import descriptor_attributes
+from pytorchsim.target.descriptor import Descriptor
+from pytorchsim.target.dtypes import Dtype
+
+__all__ = [
+    "BUFFER_ALIGNMENT_BYTES", "Buffer", "KernelBuilder", "TileFunction", "buffer_ref", "call_tile", "element_type",
+    "exchange", "index_constant", "lane_id", "longest_vector", "pop", "push_inputs", "push_weights", "splat", "tile_view",
+    "transfer", "wait",
+]
+
+BUFFER_ALIGNMENT_BYTES = 64
+"""Every copy of a buffer starts at a multiple of this; tile functions may assume it of their pointers."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A scratchpad buffer of the kernel. Sizes in bytes per lane; copy `c` starts at byte `c * bytes_per_copy`."""
+
+    symbol: str
+    bytes_per_copy: int
+    copies: int
+
+    @property
+    def bytes(self) -> int:
+        """All copies together."""
+        return self.bytes_per_copy * self.copies
+
+
+@dataclass(frozen=True)
+class TileFunction:
+    """A tile function while its body is built and to be called afterwards. `arguments`: pointers first, then scalars."""
+
+    symbol: str
+    arguments: tuple[ir.Value, ...]
+
+
+class KernelBuilder:
+    """The module of one kernel. Use as a context manager: it makes its MLIR context and location the current ones."""
+
+    def __init__(
+        self, name: str, config: NpuConfig, *, origins: Sequence[str] = (), tile_shape: Mapping[str, int] | None = None
+    ) -> None:
+        """Start kernel `name` (an identifier without `__`, unique in its graph).
+
+        `origins` (places in the model) and `tile_shape` (sizes by axis) only serve messages.
+        """
+        if not _NAME.fullmatch(name) or "__" in name:
+            raise ValueError(f"a kernel's name is an identifier without '__', not {name!r}")
+        self.name, self.config = name, config
+        self.context = dialect.npu_context()
+        self._entered = ExitStack()
+        self._symbols: set[str] = set()
+        with self.context, ir.Location.name(name):
+            self.module = ir.Module.create()
+            integers = {axis: _i64(size) for axis, size in (tile_shape or {}).items()}
+            attributes = self.module.operation.attributes
+            attributes[dialect.KERNEL_ATTRIBUTE] = ir.StringAttr.get(name)
+            attributes[dialect.ORIGINS_ATTRIBUTE] = ir.ArrayAttr.get([ir.StringAttr.get(text) for text in origins])
+            attributes[dialect.TILE_SHAPE_ATTRIBUTE] = ir.DictAttr.get(integers)
+            attributes["llvm.data_layout"] = ir.StringAttr.get(dialect.DATA_LAYOUT)
+            attributes["llvm.target_triple"] = ir.StringAttr.get(dialect.TARGET_TRIPLE)
+
+    def __enter__(self) -> KernelBuilder:
+        self._entered.enter_context(self.context)
+        self._entered.enter_context(ir.Location.name(self.name))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._entered.close()
+
+    def buffer(
+        self, name: str, bytes_per_copy: int, *, copies: int = 1, alignment: int = BUFFER_ALIGNMENT_BYTES
+    ) -> Buffer:
+        """Declare a scratchpad buffer of `bytes_per_copy` per lane, rounded up to `alignment` (bytes, a power of two)."""
+        if bytes_per_copy < 1 or copies < 1:
+            raise ValueError(f"buffer {name!r}: sizes and copies are positive, not {bytes_per_copy} x {copies}")
+        if alignment < BUFFER_ALIGNMENT_BYTES or alignment & (alignment - 1):
+            raise ValueError(f"buffer {name!r}: alignment is a power of two from {BUFFER_ALIGNMENT_BYTES}, not {alignment}")
+        buffer = Buffer(self._symbol(f"{self.name}.{name}"), -(-bytes_per_copy // alignment) * alignment, copies)
+        self._declare(
+            "npu.buffer",
+            {"sym_name": ir.StringAttr.get(buffer.symbol), "bytes": _i64(buffer.bytes), "copies": _i64(copies),
+             "alignment": _i64(alignment)},
+        )
+        return buffer
+
+    def descriptor(self, name: str, descriptor: Descriptor, *, index_buffers: Sequence[Buffer | None] = ()) -> str:
+        """Declare a DMA descriptor and return its symbol for `transfer`.
+
+        `index_buffers`: the buffer of each index tile, whose `spad_address` is then an offset in bytes into it.
+        """
+        symbol = self._symbol(f"{self.name}.{name}")
+        names = [None if buffer is None else buffer.symbol for buffer in index_buffers]
+        attributes = descriptor_attributes(descriptor, names)
+        self._declare("npu.descriptor", {"sym_name": ir.StringAttr.get(symbol), **attributes})
+        return symbol
+
+    @contextmanager
+    def control(self) -> Iterator[tuple[ir.Value, ir.Value]]:
+        """Build the control function's body; yields (core, cores), both `index`. The return is added at the end."""
+        index = ir.IndexType.get()
+        function = self._function(self._symbol(self.name), [index, index], dialect.CONTROL_ATTRIBUTE)
+        with ir.InsertionPoint(function.add_entry_block()):
+            core, cores = function.arguments
+            yield core, cores
+            func.ReturnOp([])
+
+    @contextmanager
+    def tile_function(
+        self, name: str, tiles: Sequence[tuple[int, ir.Type]], scalars: Sequence[ir.Type] = ()
+    ) -> Iterator[TileFunction]:
+        """Build tile function `<kernel>__<name>`: one `memref<N x T>` argument per (N, T) of `tiles`, then `scalars`.
+
+        The pointers do not alias each other and are aligned to `BUFFER_ALIGNMENT_BYTES`. The return is added at the end.
+        """
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"a tile function's name is an identifier, not {name!r}")
+        pointers: list[ir.Type] = [ir.MemRefType.get([count], element) for count, element in tiles]
+        symbol = self._symbol(f"{self.name}__{name}")
+        function = self._function(symbol, [*pointers, *scalars], dialect.TILE_ATTRIBUTE)
+        pointer = ir.DictAttr.get({"llvm.noalias": ir.UnitAttr.get(), "llvm.align": _i64(BUFFER_ALIGNMENT_BYTES)})
+        function.arg_attrs = ir.ArrayAttr.get([*([pointer] * len(pointers)), *([ir.DictAttr.get({})] * len(scalars))])
+        with ir.InsertionPoint(function.add_entry_block()):
+            yield TileFunction(symbol, tuple(function.arguments))
+            func.ReturnOp([])
+
+    def text(self) -> str:
+        """The module's text, verified. IRVerificationError names the op that its dialect refuses."""
+        try:
+            self.module.operation.verify()
+        except ir.MLIRError as error:
+            raise IRVerificationError(str(error), kernel=self.name, stage="build") from error
+        return str(self.module)
+
+    def _symbol(self, symbol: str) -> str:
+        if symbol in self._symbols:
+            raise ValueError(f"kernel {self.name!r} already has a symbol {symbol!r}")
+        self._symbols.add(symbol)
+        return symbol
+
+    def _declare(self, name: str, attributes: dict[str, ir.Attribute]) -> None:
+        # Before the functions, in order of declaration, so that the text reads top down and is deterministic.
+        body = self.module.body
+        first = next((op for op in body.operations if isinstance(op, func.FuncOp)), None)
+        with ir.InsertionPoint(body) if first is None else ir.InsertionPoint(first):
+            ir.Operation.create(name, attributes=attributes)
+
+    def _function(self, symbol: str, inputs: list[ir.Type], marker: str) -> func.FuncOp:
+        with ir.InsertionPoint(self.module.body):
+            function = func.FuncOp(symbol, ir.FunctionType.get(inputs, []))
+        function.attributes[marker] = ir.UnitAttr.get()
+        return function
+
+
+# ---- Control functions ---------------------------------------------------------------------------------------------
+
+
+def index_constant(value: int) -> ir.Value:
+    """`value` as an `index` constant."""
+    return arith.constant(ir.IndexType.get(), value)
+
+
+def buffer_ref(buffer: Buffer) -> ir.Value:
+    """The bytes of `buffer`, all copies: `memref<bytes x i8>`."""
+    result = ir.MemRefType.get([buffer.bytes], ir.IntegerType.get_signless(8))
+    operation = ir.Operation.create(
+        "npu.buffer_ref", results=[result], attributes={"buffer": ir.FlatSymbolRefAttr.get(buffer.symbol)}
+    )
+    return operation.results[0]
+
+
+def tile_view(memory: ir.Value, byte_shift: ir.Value, count: int, element: ir.Type) -> ir.Value:
+    """`count` elements behind `byte_shift` (an `index`, a multiple of the alignment) of `buffer_ref`'s result."""
+    return memref.view(ir.MemRefType.get([count], element), memory, byte_shift, [])
+
+
+def transfer(
+    descriptor: str, pointer: ir.Value, tag: int | ir.Value, origins: Mapping[int, ir.Value] | None = None
+) -> None:
+    """Start the transfer `descriptor` (symbol) at scratchpad memory `pointer`, with `origins` (`index`) by axis number."""
+    by_axis = sorted((origins or {}).items())
+    ir.Operation.create(
+        "npu.transfer",
+        operands=[pointer, _index(tag), *(value for _, value in by_axis)],
+        attributes={
+            "descriptor": ir.FlatSymbolRefAttr.get(descriptor),
+            "origin_axes": ir.DenseI64ArrayAttr.get([axis for axis, _ in by_axis]),
+        },
+    )
+
+
+def wait(tag: int | ir.Value) -> None:
+    """Wait for every transfer of `tag`."""
+    ir.Operation.create("npu.wait", operands=[_index(tag)])
+
+
+def call_tile(tile: TileFunction, arguments: Sequence[ir.Value]) -> None:
+    """Call a tile function. Pointer arguments are `tile_view`s of different memory."""
+    func.CallOp([], ir.FlatSymbolRefAttr.get(tile.symbol), list(arguments))
+
+
+# ---- Tile functions ------------------------------------------------------------------------------------------------
+
+
+def element_type(dtype: Dtype) -> ir.Type:
+    """The MLIR type of an element of `dtype` in memory."""
+    return ir.Type.parse(dtype.mlir)
+
+
+def longest_vector(config: NpuConfig, element_bits: int, lmul: int = 8) -> int:
+    """Elements of the longest vector at register group size `lmul`."""
+    return config.core.vlen_bits * lmul // element_bits
+
+
+def lane_id(count: int, bits: int = 32) -> ir.Value:
+    """`vector<count x i{bits}>`: the lane's number in every element."""
+    result = ir.VectorType.get([count], ir.IntegerType.get_signless(bits))
+    return ir.Operation.create("npu.lane_id", results=[result]).results[0]
+
+
+def exchange(vector: ir.Value, step: int) -> ir.Value:
+    """The vector of lane `l XOR 2**step` in lane l."""
+    return _unary("npu.exchange", vector, "step", step)
+
+
+def splat(vector: ir.Value, element: int) -> ir.Value:
+    """Element number `element` of `vector` in every element, inside each lane (the only allowed form: codegen 14c)."""
+    return _unary("npu.splat", vector, "element", element)
+
+
+def push_weights(vector: ir.Value, *, array: int, dtype: Dtype, first: bool) -> None:
+    """Each lane appends `vector` to the shadow weights of `array`; `first` clears them before."""
+    ir.Operation.create(
+        "npu.push_weights", operands=[vector],
+        attributes={"array": _i64(array), "first": ir.BoolAttr.get(first), "dtype": ir.StringAttr.get(dtype.name)},
+    )
+
+
+def push_inputs(vector: ir.Value, *, arrays: Sequence[int], dtype: Dtype) -> None:
+    """Push input vector i = element i of every lane, for each i, into every array of `arrays`."""
+    mask = sum(1 << array for array in set(arrays))
+    ir.Operation.create(
+        "npu.push_inputs", operands=[vector], attributes={"arrays": _i64(mask), "dtype": ir.StringAttr.get(dtype.name)}
+    )
+
+
+def pop(count: int, *, array: int, dtype: Dtype) -> ir.Value:
+    """The oldest `count` results of `array`, as a vector of `dtype`."""
+    result = ir.VectorType.get([count], element_type(dtype))
+    attributes: dict[str, ir.Attribute] = {"array": _i64(array), "dtype": ir.StringAttr.get(dtype.name)}
+    return ir.Operation.create("npu.pop", results=[result], attributes=attributes).results[0]
+
+
+def _unary(name: str, vector: ir.Value, attribute: str, value: int) -> ir.Value:
+    operation = ir.Operation.create(
+        name, results=[vector.type], operands=[vector], attributes={attribute: _i64(value)}
+    )
+    return operation.results[0]
+
+
+def _index(value: int | ir.Value) -> ir.Value:
+    return index_constant(value) if isinstance(value, int) else value
+
+
+def _i64(value: int) -> ir.IntegerAttr:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)

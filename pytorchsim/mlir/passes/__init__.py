@@ -1,0 +1,1 @@
+"""The passes of `pipeline.py`, one file each, named by a verb."""
