@@ -1,1 +1,1 @@
-"""TODO"""
+"""From Inductor's scheduler nodes to kernels: which nodes share one, what it computes, how its indices walk memory."""

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Kernel shapes: the loop program they compute, the tile they compute it on, and the MLIR they emit."""

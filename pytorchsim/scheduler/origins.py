@@ -1,0 +1,64 @@
+"""Where a kernel comes from in the user's model: operator names and source lines, for reports and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch._inductor.scheduler import BaseSchedulerNode
+
+__all__ = ["Origins", "origins_of"]
+
+
+@dataclass(frozen=True)
+class Origins:
+    """Operators in graph order, without repeats, and the user's source lines that they come from."""
+
+    operators: tuple[str, ...]
+    source_lines: tuple[str, ...]
+
+    @property
+    def hint(self) -> str:
+        """A short name for a kernel made of these operators."""
+        return "_".join(dict.fromkeys(self.operators)) or "kernel"
+
+    def __str__(self) -> str:
+        """`relu, add (model.py:7)`."""
+        where = f" ({', '.join(self.source_lines)})" if self.source_lines else ""
+        return f"{', '.join(self.operators) or 'unknown'}{where}"
+
+
+def origins_of(nodes: Sequence[BaseSchedulerNode]) -> Origins:
+    """The origins of all FX nodes that `nodes` were lowered from."""
+    fx_nodes: dict[torch.fx.Node, None] = {}
+    for node in nodes:
+        for origin in getattr(node.node, "origins", ()):
+            if origin.op == "call_function":
+                fx_nodes[origin] = None
+    order = {fx: number for fx in fx_nodes for number, seen in enumerate(fx.graph.nodes) if seen is fx}
+    operators: dict[str, None] = {}
+    lines: dict[str, None] = {}
+    for fx in sorted(fx_nodes, key=order.__getitem__):
+        operators[_operator_name(fx)] = None
+        line = _source_line(fx)
+        if line:
+            lines[line] = None
+    return Origins(tuple(operators), tuple(lines))
+
+
+def _operator_name(fx: torch.fx.Node) -> str:
+    target = fx.meta.get("original_aten") or fx.target
+    packet = getattr(target, "_overloadpacket", target)
+    return str(getattr(packet, "__name__", packet))
+
+
+def _source_line(fx: torch.fx.Node) -> str:
+    """`file.py:12` of the innermost user frame; the file's name only, so that output does not depend on folders."""
+    trace = fx.meta.get("stack_trace") or ""
+    for text in reversed(trace.splitlines()):
+        stripped = text.strip()
+        if stripped.startswith("File ") and ", line " in stripped:
+            path, _, rest = stripped[len('File "') :].partition('", line ')
+            return f"{path.rpartition('/')[2]}:{rest.split(',')[0]}"
+    return ""

@@ -1,0 +1,131 @@
+"""Replays Inductor loop bodies into a `LoopProgram`.
+
+In: scheduler nodes with one iteration space. Out: operations in single-assignment form, equal ones shared. A buffer stored earlier in the same
+kernel is not loaded again: its value is used (the scheduler has proved that the indices are equal). Refusals are UnsupportedError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch._inductor.dtype_propagation import DtypePropagationOpsHandler
+from torch._inductor.ops_handler import DefaultHandler
+from torch._inductor.utils import upcast_compute_type
+from torch._inductor.virtualized import V
+
+from pytorchsim.errors import UnsupportedError
+from pytorchsim.scheduler.index_analysis import affine_index
+from pytorchsim.target import dtypes
+from pytorchsim.target.dtypes import Dtype
+from pytorchsim.templates.loop_program import Access, LoopProgram, Operation, Store
+from pytorchsim.templates.vector_ops import EMITTERS
+
+__all__ = ["LoopRecorder", "RecordedValue", "machine_dtype"]
+
+_COMPUTED = (dtypes.F32, dtypes.BOOL)
+
+
+class RecordedValue:
+    """What an operation returns to the loop body: the number of its operation and its torch dtype."""
+
+    def __init__(self, number: int, dtype: torch.dtype) -> None:
+        self.number, self.dtype = number, dtype
+
+
+def machine_dtype(dtype: torch.dtype) -> Dtype:
+    """The machine's type for a torch dtype. UnsupportedError where the generic kernel cannot compute with it."""
+    name = str(dtype).removeprefix("torch.")
+    found = next((candidate for candidate in _COMPUTED if candidate.name == name), None)
+    if found is None:
+        known = ", ".join(candidate.name for candidate in _COMPUTED)
+        raise UnsupportedError(f"dtype {name} in an elementwise kernel; supported: {known}. Convert the tensors first")
+    return found
+
+
+class LoopRecorder(DefaultHandler):  # type: ignore[misc]
+    """An Inductor ops handler that writes down what it is asked to do."""
+
+    def __init__(self, variables: Sequence[sympy.Symbol], sizes: Sequence[int]) -> None:
+        self._variables, self._sizes = tuple(variables), tuple(sizes)
+        self._operations: list[Operation] = []
+        self._known: dict[tuple[Operation, str], int] = {}
+        self._stores: list[Store] = []
+        self._stored: dict[str, RecordedValue] = {}
+
+    def program(self, removed_buffers: frozenset[str] = frozenset()) -> LoopProgram:
+        """What was recorded, without stores to `removed_buffers` and without what then has no user."""
+        stores = [store for store in self._stores if store.access.buffer not in removed_buffers]
+        needed = {store.value for store in stores}
+        for number in reversed(range(len(self._operations))):
+            if number in needed:
+                needed.update(self._operations[number].operands)
+        renumber = {old: new for new, old in enumerate(sorted(needed))}
+        operations = []
+        for old in sorted(needed):
+            op = self._operations[old]
+            operations.append(
+                Operation(op.name, tuple(renumber[n] for n in op.operands), op.dtype, op.access, op.constant)
+            )
+        return LoopProgram(
+            self._sizes, tuple(operations), tuple(Store(store.access, renumber[store.value]) for store in stores)
+        )
+
+    def load(self, name: str, index: sympy.Expr) -> RecordedValue:
+        """One element of a buffer, or the value that this kernel has stored there."""
+        if name in self._stored:
+            return self._stored[name]
+        dtype = V.graph.get_dtype(name)
+        access = Access(name, machine_dtype(dtype), affine_index(index, self._variables))
+        computed = upcast_compute_type(dtype)
+        return self._append(Operation("load", (), machine_dtype(computed), access=access), computed)
+
+    def store(self, name: str, index: sympy.Expr, value: RecordedValue, mode: str | None = None) -> None:
+        """One element to a buffer."""
+        if mode is not None:
+            raise UnsupportedError(f"store with mode {mode!r} to {name}; only plain stores are supported")
+        dtype = V.graph.get_dtype(name)
+        value = self.to_dtype(value, dtype)
+        access = Access(name, machine_dtype(dtype), affine_index(index, self._variables))
+        self._stores.append(Store(access, value.number))
+        mutated = V.kernel.current_node.get_output(name).get_mutations() if V.kernel.current_node else ()
+        for stored in (name, *mutated):
+            self._stored[stored] = value
+
+    def constant(self, value: float | bool, dtype: torch.dtype) -> RecordedValue:
+        """A literal."""
+        computed = upcast_compute_type(dtype)
+        kind = machine_dtype(computed)
+        literal = bool(value) if kind == dtypes.BOOL else float(value)
+        return self._append(Operation("constant", (), kind, constant=literal), computed)
+
+    def to_dtype(
+        self, x: RecordedValue, dtype: torch.dtype, src_dtype: torch.dtype | None = None, use_compute_types: bool = True
+    ) -> RecordedValue:
+        """Conversion; nothing where the type computed in is the same."""
+        computed = upcast_compute_type(dtype)
+        if x.dtype == computed:
+            return x
+        return self._append(Operation("to_dtype", (x.number,), machine_dtype(computed)), computed)
+
+    def _default(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RecordedValue:
+        if name not in EMITTERS:
+            raise UnsupportedError(f"operation {name!r} in an elementwise kernel is not supported yet")
+        dtype = getattr(DtypePropagationOpsHandler(), name)(*args, **kwargs)
+        values = [arg for arg in args if isinstance(arg, RecordedValue)]
+        like = values[-1].dtype if values else dtype
+        operands = tuple(
+            (arg if isinstance(arg, RecordedValue) else self.constant(arg, like)).number
+            for arg in (*args, *kwargs.values())
+        )
+        return self._append(Operation(name, operands, machine_dtype(dtype)), dtype)
+
+    def _append(self, operation: Operation, dtype: torch.dtype) -> RecordedValue:
+        key = (operation, repr(operation.constant))  # by text: 0.0 == -0.0, but they are two constants
+        number = self._known.get(key)
+        if number is None:
+            number = self._known[key] = len(self._operations)
+            self._operations.append(operation)
+        return RecordedValue(number, dtype)
