@@ -1,0 +1,72 @@
+# Two commands: `make demo` and `make test`. `make help` lists the rest.
+# PYTHON=... chooses the Python that .venv is made from.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet --no-input
+
+# What the extension module is built from: our C++ and the tables it is generated from.
+CPP_SOURCES := $(sort $(shell find togsim third_party -type f \( -name '*.h' -o -name '*.cc' -o -name '*.cpp' -o -name '*.inc' \) 2>/dev/null))
+BUILD_INPUTS := $(CPP_SOURCES) $(sort $(shell find CMakeLists.txt togsim third_party -name CMakeLists.txt -o -name '*.cmake' 2>/dev/null)) \
+  $(sort $(wildcard pytorchsim/target/*.py))
+
+.PHONY: help demo test test-slow lint format wheel docs install build clean
+
+help:  ## This list
+	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 20
+
+demo: build  ## Set up, run an example, compare with eager, print the cycle table
+	@$(BIN)/python examples/quickstart.py
+
+test: build  ## Set up, run the tests. LAYERS="ops fusion" and PYTEST="-x -k relu" narrow it
+	@$(BIN)/python tools/run_layers.py $(LAYERS) $(foreach stage,$(STAGES),--stage $(stage)) --pytest='-m "not slow" $(PYTEST)'
+
+test-slow: build  ## The tests that take long
+	@$(BIN)/python tools/run_layers.py $(LAYERS) --pytest='-m slow $(PYTEST)'
+
+lint: build  ## ruff, mypy, clang-format, import layers; changes nothing
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	@if [ -n "$(strip $(CPP_SOURCES))" ]; then echo clang-format; $(BIN)/clang-format --dry-run --Werror $(CPP_SOURCES); fi
+	$(BIN)/lint-imports
+
+format: install  ## Format Python and C++ in place
+	$(BIN)/ruff check --fix-only --quiet . && $(BIN)/ruff format .
+	@if [ -n "$(strip $(CPP_SOURCES))" ]; then $(BIN)/clang-format -i $(CPP_SOURCES); fi
+
+wheel: install  ## dist/*.whl
+	@$(PIP) wheel --no-deps --no-build-isolation -w dist .
+	@ls dist/*.whl
+
+docs: build  ## Write the generated pages of docs/
+	@$(BIN)/pytorchsim config docs --write docs/configuration.md
+
+install: $(VENV)/.installed  ## .venv with every dependency
+
+build: $(VENV)/.built  ## The package itself, editable; C++ is rebuilt when it changed
+
+$(VENV)/.created: tools/bootstrap.sh
+	@tools/bootstrap.sh "$(PYTHON)"
+	@echo "venv: $(VENV)"
+	@"$(PYTHON)" -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.created pyproject.toml tools/requirements.py
+	@echo "install: dependencies (PyTorch is large; the first time takes minutes)"
+	@$(BIN)/python tools/requirements.py build test lint > $(VENV)/requirements.txt
+	@$(PIP) install -r $(VENV)/requirements.txt
+	@touch $@
+
+$(VENV)/.built: $(VENV)/.installed pyproject.toml $(BUILD_INPUTS)
+	@echo "build: the package and its C++ engine"
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+clean:  ## Remove .venv and everything built
+	rm -rf $(VENV) build dist
