@@ -1,6 +1,6 @@
 """The DMA descriptor: what a transfer does, as a constant in read-only data (docs/kernel_abi.md, DMA descriptor).
 
-A `Descriptor` is a frozen value; `encode` gives the bytes the engine decodes. The C++ layout is generated from `FIELDS`.
+A `Descriptor` is a frozen value; `encode` gives the bytes the engine decodes. The C++ layout is generated from `RECORDS`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ __all__ = [
     "MAX_BOUNDS",
     "MAX_INDEX_TILES",
     "MAX_RANK",
+    "RECORDS",
     "SET_INDEX_TILE",
     "SET_SPAD_ADDRESS",
     "SET_TAG",
@@ -26,6 +27,7 @@ __all__ = [
     "Descriptor",
     "DescriptorFlag",
     "IndexTile",
+    "Record",
     "TransferOp",
 ]
 
@@ -126,27 +128,72 @@ class Descriptor:
     def encode(self) -> bytes:
         """The descriptor's bytes, `DESCRIPTOR_BYTES` long."""
         out = _HEADER.pack(
-            MAGIC, self.slot, int(self.op), self.dtype.code, len(self.axes), len(self.bounds), len(self.index_tiles),
-            int(self.flags), 0, self.lane_stride, self.offset, self.spad_address, self.fill,
+            MAGIC,
+            self.slot,
+            int(self.op),
+            self.dtype.code,
+            len(self.axes),
+            len(self.bounds),
+            len(self.index_tiles),
+            int(self.flags),
+            0,
+            self.lane_stride,
+            self.offset,
+            self.spad_address,
+            self.fill,
         )
         axes = [*self.axes, *([Axis(0, 0, 0)] * (MAX_RANK - len(self.axes)))]
         out += b"".join(_AXIS.pack(a.size, int(a.lane), a.dram_stride, a.spad_stride) for a in axes)
         bounds = [*self.bounds, *([Bound(0, (), 0)] * (MAX_BOUNDS - len(self.bounds)))]
-        out += b"".join(
-            _BOUND.pack(b.base, b.extent, *b.steps, *([0] * (MAX_RANK - len(b.steps)))) for b in bounds
-        )
+        out += b"".join(_BOUND.pack(b.base, b.extent, *b.steps, *([0] * (MAX_RANK - len(b.steps)))) for b in bounds)
         tiles = [*self.index_tiles, *([IndexTile(0, False, (), 0, 0)] * (MAX_INDEX_TILES - len(self.index_tiles)))]
         for tile in tiles:
             mask = sum(1 << axis for axis in tile.axes)
-            out += _INDEX.pack(tile.spad_address, int(tile.wide), int(tile.wrap), mask, 0, tile.dram_stride, tile.extent)
+            out += _INDEX.pack(
+                tile.spad_address, int(tile.wide), int(tile.wrap), mask, 0, tile.dram_stride, tile.extent
+            )
         return out
 
 
-# One struct format per record; the comment names the C++ fields in order.
-_HEADER = struct.Struct("<HHBBBBBBHIqQQ")
-# magic, slot, op, dtype, rank, bounds, index_tiles, flags, pad, lane_stride, offset, spad_address, fill
-_AXIS = struct.Struct("<IIqq")  # size, lane, dram_stride, spad_stride
-_BOUND = struct.Struct("<qq8q")  # base, extent, steps
-_INDEX = struct.Struct("<QBBHIqq")  # spad_address, wide, wrap, axes_mask, pad, dram_stride, extent
+@dataclass(frozen=True)
+class Record:
+    """A packed little-endian record: `fields` are (name, count, struct code); the C++ struct is generated from it."""
+
+    name: str
+    fields: tuple[tuple[str, int, str], ...]
+
+    @property
+    def packer(self) -> struct.Struct:
+        """Packs the record's values in order."""
+        return struct.Struct("<" + "".join(f"{count}{code}" for _, count, code in self.fields))
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the record."""
+        return self.packer.size
+
+
+RECORDS = (
+    Record(
+        "DescriptorHeader",
+        (
+            ("magic", 1, "H"), ("slot", 1, "H"), ("op", 1, "B"), ("dtype", 1, "B"), ("rank", 1, "B"), ("bounds", 1, "B"),
+            ("index_tiles", 1, "B"), ("flags", 1, "B"), ("reserved", 1, "H"), ("lane_stride", 1, "I"), ("offset", 1, "q"),
+            ("spad_address", 1, "Q"), ("fill", 1, "Q"),
+        ),
+    ),
+    Record("DescriptorAxis", (("size", 1, "I"), ("lane", 1, "I"), ("dram_stride", 1, "q"), ("spad_stride", 1, "q"))),
+    Record("DescriptorBound", (("base", 1, "q"), ("extent", 1, "q"), ("steps", MAX_RANK, "q"))),
+    Record(
+        "DescriptorIndexTile",
+        (
+            ("spad_address", 1, "Q"), ("wide", 1, "B"), ("wrap", 1, "B"), ("axes_mask", 1, "H"), ("reserved", 1, "I"),
+            ("dram_stride", 1, "q"), ("extent", 1, "q"),
+        ),
+    ),
+)
+"""The descriptor: one header, then MAX_RANK axes, MAX_BOUNDS bounds and MAX_INDEX_TILES index tiles."""
+
+_HEADER, _AXIS, _BOUND, _INDEX = (record.packer for record in RECORDS)
 
 DESCRIPTOR_BYTES = _HEADER.size + MAX_RANK * _AXIS.size + MAX_BOUNDS * _BOUND.size + MAX_INDEX_TILES * _INDEX.size
