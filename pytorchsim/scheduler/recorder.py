@@ -21,6 +21,7 @@ from pytorchsim.scheduler.index_analysis import affine_index
 from pytorchsim.target import dtypes
 from pytorchsim.target.dtypes import Dtype
 from pytorchsim.templates.loop_program import Access, LoopProgram, Operation, Store
+from pytorchsim.templates.unsupported_ops import UNSUPPORTED
 from pytorchsim.templates.vector_ops import EMITTERS
 
 __all__ = ["LoopRecorder", "RecordedValue", "machine_dtype"]
@@ -112,7 +113,7 @@ class LoopRecorder(DefaultHandler):  # type: ignore[misc]
 
     def _default(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RecordedValue:
         if name not in EMITTERS:
-            raise UnsupportedError(f"operation {name!r} in an elementwise kernel is not supported yet")
+            raise UnsupportedError(f"operation {name!r}: {UNSUPPORTED[name]}")
         dtype = getattr(DtypePropagationOpsHandler(), name)(*args, **kwargs)
         values = [arg for arg in args if isinstance(arg, RecordedValue)]
         like = values[-1].dtype if values else dtype

@@ -1,7 +1,6 @@
 """How each operation of a loop program becomes MLIR on one vector per lane.
 
-`EMITTERS` is the complete table of what the generic kernel computes; `UNSUPPORTED` names the rest of Inductor's operations, each with
-its reason (a test holds the two against Inductor's list). Values are `vector<NxT>`; bool is `vector<Nxi1>`. NaN, infinities and
+`EMITTERS` is the complete table of what the generic kernel computes; `unsupported_ops.py` names the rest of Inductor's operations. Values are `vector<NxT>`; bool is `vector<Nxi1>`. NaN, infinities and
 signed zeros behave as in eager.
 """
 

@@ -1,0 +1,52 @@
+"""What every op test does: compile for the NPU in strict mode, run, compare with eager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+import pytorchsim
+
+CONFIGS = ("tpuv3", "mobile", "tiny")
+
+Check = Callable[..., torch.Tensor]
+
+
+def same_layout_copy(tensor: torch.Tensor) -> torch.Tensor:
+    """The same values at the same strides and offset in a storage of its own, so that eager may write to it."""
+    storage = torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage().clone())  # type: ignore[call-overload]
+    return storage.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+
+
+@pytest.fixture(params=CONFIGS)
+def config(request: pytest.FixtureRequest) -> str:
+    """Each preset that op tests run on: wide lanes, few lanes, and a scratchpad so small that everything has tails."""
+    return str(request.param)
+
+
+@pytest.fixture
+def check(config: str) -> Check:
+    """`check(function, *tensors)`: compiled result equals eager's, with no host op; returns the result."""
+
+    def run(function: Callable[..., torch.Tensor], *tensors: torch.Tensor, exact: bool = False) -> torch.Tensor:
+        torch._dynamo.reset()
+        compiled = torch.compile(
+            function, backend="pytorchsim", fullgraph=True, options={"config": config, "strict": True}
+        )
+        expected = function(*[same_layout_copy(tensor) for tensor in tensors])
+        actual = compiled(*tensors)
+        assert actual.dtype == expected.dtype
+        assert actual.shape == expected.shape
+        assert actual.stride() == expected.stride()
+        tolerance = 0.0 if exact else 1e-4
+        torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
+        report = pytorchsim.report().to_dict()
+        assert report["totals"]["host_ops"] == 0
+        if expected.numel():
+            assert report["totals"]["cycles"] > 0
+            assert report["kernels"]
+        return actual
+
+    return run
