@@ -141,20 +141,20 @@ class DmaConfig(_Frozen):
 
     issue_cycles: int = Field(4, ge=0, description="Cycles to decode a descriptor before the first request.")
     scratchpad_bytes_per_cycle: int = Field(4096, gt=0, description="Scratchpad side: bytes per cycle over all lanes.")
-    max_outstanding: int = Field(256, ge=1, description="Bursts in flight.")
+    max_outstanding: int = Field(2048, ge=1, description="Bursts in flight per engine.")
 
 
 class NetworkConfig(_Frozen):
     """Between the cores' DMA engines and the DRAM."""
 
-    kind: Literal["ideal"] = "ideal"
+    kind: Literal["ideal"] = Field("ideal", description="Model of the network.")
     latency_cycles: int = Field(10, ge=0, description="One way, in core cycles. Figure of the tpuv3 reference machine.")
 
 
 class DramConfig(_Frozen):
     """Memory shared by all cores."""
 
-    kind: Literal["ideal"] = "ideal"
+    kind: Literal["ideal"] = Field("ideal", description="Model of the memory.")
     bandwidth_gb_per_s: float = Field(481.28, gt=0, description="Peak, 1e9 bytes per second.")
     latency_cycles: int = Field(100, ge=0, description="Request to first byte, in core cycles.")
     burst_bytes: PowerOfTwo = Field(32, gt=0, description="Smallest access, in bytes.")
