@@ -1,4 +1,4 @@
-"""What every test gets: caches of its own session, one thread, fixed seeds, and Dynamo without memory of other tests."""
+"""What every test gets: caches of its own session, one thread, fixed seeds, a Dynamo without memory of others."""
 
 from __future__ import annotations
 

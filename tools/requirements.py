@@ -16,6 +16,7 @@ else:
 
 
 def main(extras: list[str]) -> None:
+    """Print the list for these extras, each requirement once."""
     text = (Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8")
     pyproject = tomllib.loads(text)
     optional = pyproject["project"]["optional-dependencies"]

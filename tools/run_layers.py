@@ -1,7 +1,8 @@
 """Runs the test layers, fast ones first, and says how many minutes each took and how many tests ran.
 
-In: names of layers (default: all), and what the caller measured before (`--stage install=61`, seconds). Out: pytest's own
-output per layer, a table of minutes against the budget, and a last line `N passed, N failed[, N skipped]`.
+In: names of layers (default: all), and what the caller measured before (`--stage install=61`, seconds).
+Out: pytest's own output per layer, a table of minutes against the budget, and a last line
+`N passed, N failed[, N skipped]`.
 Exit code 1 if a test failed, a layer could not be collected, or no test ran at all; an empty layer alone is no failure.
 Assumes: run by the Python that has pytest and the built package, in the root of the repository.
 """
@@ -12,7 +13,7 @@ import argparse
 import subprocess
 import sys
 import time
-import xml.etree.ElementTree as ElementTree
+from xml.etree import ElementTree
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,6 +96,7 @@ def count(results: Path) -> tuple[int, int, int]:
 
 
 def table(outcomes: list[Outcome]) -> str:
+    """One row per stage or layer, and the total."""
     lines = [f"{'layer':<12} {'minutes':>8} {'budget':>7} {'passed':>7} {'failed':>7} {'skipped':>8}"]
     for outcome in outcomes:
         budget = BUDGET_MINUTES.get(outcome.name)
@@ -109,11 +111,13 @@ def table(outcomes: list[Outcome]) -> str:
 
 
 def parse_stage(text: str) -> Outcome:
+    """`NAME=SECONDS`, measured by the caller."""
     name, _, seconds = text.partition("=")
     return Outcome(name, float(seconds))
 
 
 def main(arguments: list[str]) -> int:
+    """Run what the command line asks for; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("layers", nargs="*", metavar="LAYER", help=f"of {', '.join(LAYERS)}; default: all")
     parser.add_argument("--stage", action="append", default=[], type=parse_stage, metavar="NAME=SECONDS")
@@ -128,7 +132,9 @@ def main(arguments: list[str]) -> int:
     print(f"\n{table(rows)}")
     for row in rows:
         if row.over_budget:
-            print(f"WARNING: {row.name} took {row.minutes:.1f} minutes, budget {BUDGET_MINUTES[row.name]}: make it faster")
+            print(
+                f"WARNING: {row.name} took {row.minutes:.1f} minutes, budget {BUDGET_MINUTES[row.name]}: make it faster"
+            )
     passed, failed, skipped = (
         sum(outcome.passed for outcome in outcomes),
         sum(outcome.failed for outcome in outcomes),

@@ -82,12 +82,12 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
 
 
 def _warn_of_unknown(source: Mapping[str, str]) -> None:
-    known = [variable.name for variable in VARIABLES]
+    known = {variable.name.removeprefix(PREFIX): variable.name for variable in VARIABLES}
     for name in sorted(source):
-        if not name.startswith(PREFIX) or name in known:
+        if not name.startswith(PREFIX) or name in known.values():
             continue
-        nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-        hint = f"; did you mean {nearest[0]}?" if nearest else f"; known: {', '.join(known)}"
+        nearest = difflib.get_close_matches(name.removeprefix(PREFIX), known, n=1, cutoff=0.5)
+        hint = f"; did you mean {known[nearest[0]]}?" if nearest else f"; known: {', '.join(known.values())}"
         warnings.warn(f"unknown environment variable {name}{hint}", PyTorchSimWarning, stacklevel=3)
 
 

@@ -180,4 +180,6 @@ def _suggest_key(path: str) -> str:
     if not nearest:
         by_leaf = {key.rsplit(".", 1)[-1]: key for key in known}
         nearest = [by_leaf[name] for name in difflib.get_close_matches(leaf, by_leaf, n=1, cutoff=0.6)]
-    return f" Did you mean {nearest[0]!r}?" if nearest else f" Known keys: {', '.join(known)}"
+    if not nearest:
+        return f" Known keys: {', '.join(known)}"
+    return f" Did you mean {' or '.join(repr(key) for key in nearest)}?"
