@@ -60,11 +60,18 @@ def _run(name: str, check: Callable[[], str]) -> Check:
 def _pinned(package: str) -> str:
     """The installed version, held against the exact pin of our own metadata."""
     installed = importlib.metadata.version(package)
-    for requirement in importlib.metadata.requires("pytorchsim") or []:
+    for requirement in _requirements():
         match = re.match(rf"{re.escape(package)}==([^\s;]+)", requirement)
         if match and installed.split("+")[0] != match[1]:
             raise SetupError(f"version {installed} is installed, {match[1]} is needed: pip install {match[0]}")
     return installed
+
+
+def _requirements() -> list[str]:
+    try:
+        return importlib.metadata.requires("pytorchsim") or []
+    except importlib.metadata.PackageNotFoundError:
+        return []  # imported from a checkout that is not installed: the engine's check says so
 
 
 def _mlir() -> str:

@@ -13,9 +13,9 @@ import argparse
 import subprocess
 import sys
 import time
-from xml.etree import ElementTree
 from dataclasses import dataclass
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 NO_TESTS_COLLECTED = 5  # pytest's exit code
 RESULTS = Path("build/test-results")
@@ -88,7 +88,7 @@ def count(results: Path) -> tuple[int, int, int]:
     """Passed, failed (errors included) and skipped tests of a JUnit file; zeros where pytest died before writing it."""
     if not results.is_file():
         return 0, 0, 0
-    suites = list(ElementTree.parse(results).getroot().iter("testsuite"))
+    suites = list(ET.parse(results).getroot().iter("testsuite"))
     total, failed, errors, skipped = (
         sum(int(suite.get(key, "0")) for suite in suites) for key in ("tests", "failures", "errors", "skipped")
     )
