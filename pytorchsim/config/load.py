@@ -124,7 +124,7 @@ def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in over.items():
         below = merged.get(key)
         both = isinstance(value, Mapping) and isinstance(below, Mapping)
-        merged[key] = _merge(below, value) if both else value  # type: ignore[arg-type]
+        merged[key] = _merge(below, value) if both else value
     return merged
 
 
