@@ -123,8 +123,10 @@ def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in over.items():
         below = merged.get(key)
-        both = isinstance(value, Mapping) and isinstance(below, Mapping)
-        merged[key] = _merge(below, value) if both else value
+        if isinstance(value, Mapping) and isinstance(below, Mapping):
+            merged[key] = _merge(below, value)
+        else:
+            merged[key] = value
     return merged
 
 
@@ -135,7 +137,7 @@ def _parse_yaml(text: str, identity: str) -> Mapping[str, Any]:
         """YAML lets the last of two equal keys win in silence; a machine description must not."""
 
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-            keys = [self.construct_object(key, deep=True) for key, _ in node.value]  # type: ignore[no-untyped-call]
+            keys = [self.construct_object(key, deep=True) for key, _ in node.value]
             for position, key in enumerate(keys):
                 if key in keys[:position]:
                     line = node.value[position][0].start_mark.line + 1
