@@ -1,0 +1,227 @@
+// Python names of the timing simulator. Typed wrapper: pytorchsim/simulator/timing.py; nothing else calls
+// these.
+#include "bindings.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "burst_count.h"
+#include "lane_core.h"
+#include "simulator.h"
+#include "trace.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+// (base address, bytes of a run, [(count, stride in bytes), ...] outermost first)
+using RunTuple = std::tuple<uint64_t, uint64_t, std::vector<std::pair<uint64_t, int64_t>>>;
+
+npu::StridedRuns to_runs(const RunTuple& tuple) {
+  npu::StridedRuns runs;
+  runs.base = std::get<0>(tuple);
+  runs.run_bytes = std::get<1>(tuple);
+  for (const auto& [count, stride] : std::get<2>(tuple)) runs.dims.push_back({count, stride});
+  return runs;
+}
+
+RunTuple from_runs(const npu::StridedRuns& runs) {
+  std::vector<std::pair<uint64_t, int64_t>> dims;
+  for (const auto& dim : runs.dims) dims.emplace_back(dim.count, dim.stride_bytes);
+  return {runs.base, runs.run_bytes, std::move(dims)};
+}
+
+void add_start(npu::Trace& trace, uint32_t tag, bool store, const std::vector<RunTuple>& runs,
+               std::optional<uint64_t> scratchpad_bytes) {
+  npu::Transfer transfer;
+  transfer.store = store;
+  for (const RunTuple& tuple : runs) {
+    transfer.runs.push_back(to_runs(tuple));
+    uint64_t bytes = transfer.runs.back().run_bytes;
+    for (const auto& dim : transfer.runs.back().dims) bytes *= dim.stride_bytes == 0 ? 1 : dim.count;
+    transfer.dram_bytes += bytes;
+  }
+  transfer.scratchpad_bytes = scratchpad_bytes.value_or(transfer.dram_bytes);
+  trace.ops.push_back({npu::TraceOp::Kind::Start, tag, static_cast<uint32_t>(trace.transfers.size()), 0});
+  trace.transfers.push_back(std::move(transfer));
+}
+
+// Tile function index -> calls, cycles.
+std::vector<std::tuple<uint32_t, uint64_t, uint64_t>> tile_totals(const npu::Trace& trace) {
+  std::map<uint32_t, std::pair<uint64_t, uint64_t>> totals;
+  for (const npu::TraceOp& op : trace.ops) {
+    if (op.kind != npu::TraceOp::Kind::Tile) continue;
+    auto& [calls, cycles] = totals[op.index];
+    ++calls;
+    cycles += op.cycles;
+  }
+  std::vector<std::tuple<uint32_t, uint64_t, uint64_t>> rows;
+  for (const auto& [index, total] : totals) rows.emplace_back(index, total.first, total.second);
+  return rows;
+}
+
+void bind_trace(nb::module_& module) {
+  using npu::Trace, npu::TraceOp;
+  nb::class_<Trace>(module, "Trace", "Operations of one launch on one core, in program order.")
+      .def(nb::init<>())
+      .def(
+          "scalar",
+          [](Trace& t, uint64_t cycles) {
+            t.ops.push_back({TraceOp::Kind::Scalar, 0, 0, cycles});
+          },
+          "cycles"_a)
+      .def(
+          "tile",
+          [](Trace& t, uint32_t index, uint64_t cycles) {
+            t.ops.push_back({TraceOp::Kind::Tile, 0, index, cycles});
+          },
+          "index"_a, "cycles"_a)
+      .def("start", &add_start, "tag"_a, "store"_a, "runs"_a, "scratchpad_bytes"_a = nb::none())
+      .def(
+          "wait",
+          [](Trace& t, uint32_t tag) {
+            t.ops.push_back({TraceOp::Kind::Wait, tag, 0, 0});
+          },
+          "tag"_a)
+      .def("__len__", [](const Trace& t) { return t.ops.size(); })
+      .def("tile_totals", &tile_totals)
+      .def("operations",
+           [](const Trace& t) {
+             static constexpr const char* kNames[] = {"scalar", "tile", "start", "wait"};
+             std::vector<std::tuple<std::string, uint32_t, uint32_t, uint64_t>> rows;
+             for (const TraceOp& op : t.ops)
+               rows.emplace_back(kNames[static_cast<int>(op.kind)], op.tag, op.index, op.cycles);
+             return rows;
+           })
+      .def("transfers", [](const Trace& t) {
+        std::vector<std::tuple<bool, uint64_t, uint64_t, std::vector<RunTuple>>> rows;
+        for (const npu::Transfer& transfer : t.transfers) {
+          std::vector<RunTuple> runs;
+          for (const auto& block : transfer.runs) runs.push_back(from_runs(block));
+          rows.emplace_back(transfer.store, transfer.dram_bytes, transfer.scratchpad_bytes, std::move(runs));
+        }
+        return rows;
+      });
+}
+
+void bind_lane_core(nb::module_& module) {
+  using P = npu::LaneCoreParams;
+  nb::class_<P>(module, "LaneCoreParams", "Figures of the lane core; names as in NpuConfig.")
+      .def(nb::init<>())
+      .def_rw("lanes", &P::lanes)
+      .def_rw("vlen_bits", &P::vlen_bits)
+      .def_rw("datapath_bits", &P::datapath_bits)
+      .def_rw("issue_width", &P::issue_width)
+      .def_rw("load_ports", &P::load_ports)
+      .def_rw("store_ports", &P::store_ports)
+      .def_rw("port_bytes", &P::port_bytes)
+      .def_rw("sfu_elements_per_cycle", &P::sfu_elements_per_cycle)
+      .def_rw("array_count", &P::array_count)
+      .def_rw("array_queue_entries", &P::array_queue_entries)
+      .def_rw("int_alu_cycles", &P::int_alu_cycles)
+      .def_rw("int_mul_cycles", &P::int_mul_cycles)
+      .def_rw("int_div_cycles", &P::int_div_cycles)
+      .def_rw("fp_alu_cycles", &P::fp_alu_cycles)
+      .def_rw("fp_move_cycles", &P::fp_move_cycles)
+      .def_rw("fp_div_cycles", &P::fp_div_cycles)
+      .def_rw("taken_branch_cycles", &P::taken_branch_cycles)
+      .def_rw("scalar_load_cycles", &P::scalar_load_cycles)
+      .def_rw("vector_config_cycles", &P::vector_config_cycles)
+      .def_rw("vector_alu_cycles", &P::vector_alu_cycles)
+      .def_rw("vector_mul_cycles", &P::vector_mul_cycles)
+      .def_rw("vector_div_cycles_per_beat", &P::vector_div_cycles_per_beat)
+      .def_rw("vector_fp_cycles", &P::vector_fp_cycles)
+      .def_rw("vector_fp_div_cycles_per_beat", &P::vector_fp_div_cycles_per_beat)
+      .def_rw("vector_permute_cycles", &P::vector_permute_cycles)
+      .def_rw("scratchpad_load_cycles", &P::scratchpad_load_cycles)
+      .def_rw("scratchpad_store_cycles", &P::scratchpad_store_cycles)
+      .def_rw("sfu_cycles", &P::sfu_cycles)
+      .def_rw("xlu_cycles", &P::xlu_cycles)
+      .def_rw("vector_units", &P::vector_units)
+      .def_rw("chaining", &P::chaining);
+
+  nb::class_<npu::LaneCore>(module, "LaneCore", "The scoreboard alone, fed instruction by instruction.")
+      .def(nb::init<const P&>(), "params"_a)
+      .def("begin", &npu::LaneCore::begin)
+      .def(
+          "retire",
+          [](npu::LaneCore& core, uint32_t bits, uint32_t vl, uint8_t sew_bits, float lmul,
+             uint64_t address) {
+            core.retire(npu::LaneCore::decode(bits), {vl, sew_bits, lmul}, address);
+          },
+          "bits"_a, "vl"_a = 0, "sew_bits"_a = 32, "lmul"_a = 1.0f, "address"_a = 0)
+      .def("taken_branch", &npu::LaneCore::taken_branch)
+      .def("elapsed", &npu::LaneCore::elapsed)
+      .def("drain", &npu::LaneCore::drain);
+}
+
+void bind_simulator(nb::module_& module) {
+  using npu::MachineParams, npu::LaunchResult;
+  nb::class_<MachineParams>(module, "MachineParams",
+                            "Figures of DMA, network and DRAM; names as in NpuConfig.")
+      .def(nb::init<>())
+      .def_rw("launch_cycles", &MachineParams::launch_cycles)
+      .def_rw("network_latency_cycles", &MachineParams::network_latency_cycles)
+      .def_prop_rw(
+          "dma_issue_cycles", [](MachineParams& p) { return p.dma.issue_cycles; },
+          [](MachineParams& p, uint64_t v) { p.dma.issue_cycles = v; })
+      .def_prop_rw(
+          "dma_scratchpad_bytes_per_cycle", [](MachineParams& p) { return p.dma.scratchpad_bytes_per_cycle; },
+          [](MachineParams& p, uint64_t v) { p.dma.scratchpad_bytes_per_cycle = v; })
+      .def_prop_rw(
+          "dma_max_outstanding", [](MachineParams& p) { return p.dma.max_outstanding; },
+          [](MachineParams& p, uint64_t v) { p.dma.max_outstanding = v; })
+      .def_prop_rw(
+          "dram_bytes_per_cycle", [](MachineParams& p) { return p.memory.bytes_per_cycle; },
+          [](MachineParams& p, double v) { p.memory.bytes_per_cycle = v; })
+      .def_prop_rw(
+          "dram_latency_cycles", [](MachineParams& p) { return p.memory.latency_cycles; },
+          [](MachineParams& p, uint64_t v) { p.memory.latency_cycles = v; })
+      .def_prop_rw(
+          "dram_burst_bytes", [](MachineParams& p) { return p.memory.burst_bytes; },
+          [](MachineParams& p, uint32_t v) { p.memory.burst_bytes = v; });
+
+  nb::class_<npu::CoreStats>(module, "CoreStats")
+      .def_ro("tile_cycles", &npu::CoreStats::tile_cycles)
+      .def_ro("scalar_cycles", &npu::CoreStats::scalar_cycles)
+      .def_ro("load_wait_cycles", &npu::CoreStats::load_wait_cycles)
+      .def_ro("store_wait_cycles", &npu::CoreStats::store_wait_cycles)
+      .def_ro("end_cycle", &npu::CoreStats::end_cycle);
+  nb::class_<npu::DmaStats>(module, "DmaStats")
+      .def_ro("transfers", &npu::DmaStats::transfers)
+      .def_ro("bytes_read", &npu::DmaStats::bytes_read)
+      .def_ro("bytes_written", &npu::DmaStats::bytes_written)
+      .def_ro("bursts_read", &npu::DmaStats::bursts_read)
+      .def_ro("bursts_written", &npu::DmaStats::bursts_written);
+  nb::class_<LaunchResult>(module, "LaunchResult")
+      .def_ro("cycles", &LaunchResult::cycles)
+      .def_ro("cores", &LaunchResult::cores)
+      .def_ro("dma", &LaunchResult::dma)
+      .def_prop_ro("dram_busy_cycles", [](const LaunchResult& r) { return r.memory.busy_cycles; });
+
+  module.def("simulate", &npu::simulate, "params"_a, "traces"_a, nb::call_guard<nb::gil_scoped_release>());
+  module.def(
+      "count_bursts",
+      [](const RunTuple& runs, uint32_t burst_bytes) {
+        return npu::count_bursts(to_runs(runs), burst_bytes);
+      },
+      "runs"_a, "burst_bytes"_a);
+}
+
+}  // namespace
+
+void bind_togsim(nb::module_& module) {
+  bind_trace(module);
+  bind_lane_core(module);
+  bind_simulator(module);
+}

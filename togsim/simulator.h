@@ -1,0 +1,32 @@
+// One launch of a kernel on all cores: from their traces to cycles.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core.h"
+#include "dma.h"
+#include "memory.h"
+#include "trace.h"
+
+namespace npu {
+
+struct MachineParams {
+  uint64_t launch_cycles = 0;  // from one kernel's end to the next one's start
+  DmaParams dma;
+  uint64_t network_latency_cycles = 10;
+  IdealMemoryParams memory;
+};
+
+struct LaunchResult {
+  uint64_t cycles = 0;  // last core's end + launch_cycles: all cores meet in a barrier
+  std::vector<CoreStats> cores;
+  std::vector<DmaStats> dma;
+  MemoryStats memory;
+};
+
+// Plays one trace per core, all starting in cycle 0. Deterministic.
+// Throws std::invalid_argument for impossible figures or traces, std::runtime_error when cores wait forever.
+LaunchResult simulate(const MachineParams& params, const std::vector<const Trace*>& traces);
+
+}  // namespace npu
