@@ -26,8 +26,8 @@ from mlir.dialects import arith, func, memref
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.errors import IRVerificationError
 from pytorchsim.mlir import dialect
-from pytorchsim.mlir.descriptor_attributes import descriptor_attributes
-from pytorchsim.target.descriptor import Descriptor
+from pytorchsim.mlir.descriptor_attributes import DescriptorBuffers, descriptor_attributes
+from pytorchsim.target.descriptor import SET_INDEX_TILE, Descriptor
 from pytorchsim.target.dtypes import Dtype
 
 __all__ = [
@@ -116,14 +116,25 @@ class KernelBuilder:
         )
         return buffer
 
-    def descriptor(self, name: str, descriptor: Descriptor, *, index_buffers: Sequence[Buffer | None] = ()) -> str:
+    def descriptor(
+        self,
+        name: str,
+        descriptor: Descriptor,
+        *,
+        index_buffers: Sequence[Buffer | None] = (),
+        local_buffer: Buffer | None = None,
+    ) -> str:
         """Declare a DMA descriptor and return its symbol for `transfer`.
 
         `index_buffers`: the buffer of each index tile, whose `spad_address` is then an offset in bytes into it.
+        `local_buffer`: the buffer on the DRAM side of a local transfer, whose `offset` is then an offset in bytes into it.
         """
         symbol = self._symbol(f"{self.name}.{name}")
-        names = [None if buffer is None else buffer.symbol for buffer in index_buffers]
-        attributes = descriptor_attributes(descriptor, names)
+        buffers = DescriptorBuffers(
+            tuple(None if buffer is None else buffer.symbol for buffer in index_buffers),
+            None if local_buffer is None else local_buffer.symbol,
+        )
+        attributes = descriptor_attributes(descriptor, buffers)
         self._declare("npu.descriptor", {"sym_name": ir.StringAttr.get(symbol), **attributes})
         return symbol
 
@@ -207,16 +218,25 @@ def tile_view(memory: ir.Value, byte_shift: ir.Value, count: int, element: ir.Ty
 
 
 def transfer(
-    descriptor: str, pointer: ir.Value, tag: int | ir.Value, origins: Mapping[int, ir.Value] | None = None
+    descriptor: str,
+    pointer: ir.Value,
+    tag: int | ir.Value,
+    origins: Mapping[int, ir.Value] | None = None,
+    *,
+    index_shifts: Mapping[int, ir.Value] | None = None,
 ) -> None:
-    """Start the transfer `descriptor` (symbol) at scratchpad memory `pointer`, with `origins` (`index`) by axis number."""
-    by_axis = sorted((origins or {}).items())
+    """Start the transfer `descriptor` (symbol) between DRAM and the scratchpad memory `pointer`.
+
+    `origins`: `index` by axis number, absent ones 0. `index_shifts`: bytes (`index`) added to the address of index tile 0, 1.
+    """
+    values = {**(origins or {}), **{SET_INDEX_TILE + tile: shift for tile, shift in (index_shifts or {}).items()}}
+    ordered = sorted(values.items())
     ir.Operation.create(
         "npu.transfer",
-        operands=[pointer, _index(tag), *(value for _, value in by_axis)],
+        operands=[pointer, _index(tag), *(value for _, value in ordered)],
         attributes={
             "descriptor": ir.FlatSymbolRefAttr.get(descriptor),
-            "origin_axes": ir.DenseI64ArrayAttr.get([axis for axis, _ in by_axis]),
+            "set_indices": ir.DenseI64ArrayAttr.get([index for index, _ in ordered]),
         },
     )
 

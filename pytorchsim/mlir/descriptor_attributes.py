@@ -1,31 +1,46 @@
 """`npu.descriptor` attributes <-> `pytorchsim.target.descriptor.Descriptor`, one to one.
 
-In: a `Descriptor`, and for each index tile the buffer it lies in (or None). Out: the op's attributes, and back. An index
-tile in a buffer gives its address as `spad_address` bytes behind the buffer's start, because the linker places buffers.
+In: a `Descriptor` and the buffers its addresses lie in. Out: the op's attributes, and back. The linker places buffers, so an
+index tile in a buffer has as `spad_address` its bytes behind the buffer's start, and a local transfer as `offset` likewise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from mlir import ir
 
 from pytorchsim.target import dtypes
 from pytorchsim.target.descriptor import Axis, Bound, Descriptor, DescriptorFlag, IndexTile, TransferOp
 
-__all__ = ["descriptor_attributes", "descriptor_of"]
+__all__ = ["DescriptorBuffers", "descriptor_attributes", "descriptor_of"]
 
 _U64 = 1 << 64
 
 
-def descriptor_attributes(descriptor: Descriptor, index_buffers: Sequence[str | None] = ()) -> dict[str, ir.Attribute]:
-    """Every attribute of `npu.descriptor` except `sym_name`. Needs a current context.
+@dataclass(frozen=True)
+class DescriptorBuffers:
+    """Symbols of the buffers that a descriptor's addresses lie in. `index_tiles` has an entry per index tile, or none."""
 
-    `index_buffers` names the buffer symbol of each index tile; empty when there are no index tiles or none is in a buffer.
-    """
-    buffers = [*index_buffers] or [None] * len(descriptor.index_tiles)
-    if len(buffers) != len(descriptor.index_tiles):
-        raise ValueError(f"{len(descriptor.index_tiles)} index tiles but {len(buffers)} index buffers")
+    index_tiles: tuple[str | None, ...] = ()
+    local: str | None = None
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """Every buffer named."""
+        return tuple(symbol for symbol in (*self.index_tiles, self.local) if symbol is not None)
+
+
+def descriptor_attributes(
+    descriptor: Descriptor, buffers: DescriptorBuffers = DescriptorBuffers()
+) -> dict[str, ir.Attribute]:
+    """Every attribute of `npu.descriptor` except `sym_name`. Needs a current context. ValueError if `buffers` do not fit."""
+    tiles = buffers.index_tiles or (None,) * len(descriptor.index_tiles)
+    if len(tiles) != len(descriptor.index_tiles):
+        raise ValueError(f"{len(descriptor.index_tiles)} index tiles but {len(tiles)} buffers for them")
+    if buffers.local is not None and not descriptor.flags & DescriptorFlag.LOCAL:
+        raise ValueError("only a local transfer has a buffer on its DRAM side")
     axes = [
         {
             "size": _i64(axis.size),
@@ -49,13 +64,14 @@ def descriptor_attributes(descriptor: Descriptor, index_buffers: Sequence[str | 
         "lane_stride": _i64(descriptor.lane_stride),
         "fill": _i64(descriptor.fill),
         "bounds": _records(bounds),
-        "index_tiles": _records([_index_tile(*pair) for pair in zip(descriptor.index_tiles, buffers, strict=True)]),
+        "index_tiles": _records([_index_tile(*pair) for pair in zip(descriptor.index_tiles, tiles, strict=True)]),
         "flags": _i64(int(descriptor.flags)),
+        "local_buffer": ir.StringAttr.get(buffers.local or ""),
     }
 
 
-def descriptor_of(attributes: Mapping[str, ir.Attribute]) -> tuple[Descriptor, tuple[str | None, ...]]:
-    """The descriptor that an op's attributes say, and the buffer symbol of each index tile.
+def descriptor_of(attributes: Mapping[str, ir.Attribute]) -> tuple[Descriptor, DescriptorBuffers]:
+    """The descriptor that an op's attributes say, and its buffers.
 
     ValueError says what is wrong: a missing or unknown field, a wrong type, or what `Descriptor` itself refuses.
     """
@@ -101,7 +117,7 @@ def descriptor_of(attributes: Mapping[str, ir.Attribute]) -> tuple[Descriptor, t
         index_tiles=tuple(tiles),
         flags=DescriptorFlag(_int(attributes, "flags")),
     )
-    return descriptor, tuple(buffers)
+    return descriptor, DescriptorBuffers(tuple(buffers), _string(attributes, "local_buffer") or None)
 
 
 def _index_tile(tile: IndexTile, buffer: str | None) -> dict[str, ir.Attribute]:

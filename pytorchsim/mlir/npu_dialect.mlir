@@ -15,6 +15,8 @@ irdl.dialect @npu {
   }
 
   // A DMA descriptor (pytorchsim/target/descriptor.py, field by field). An 8-aligned constant in read-only data.
+  // Addresses in buffers are symbols: an index tile's `buffer`, and `local_buffer` ("" for none), whose address is added to
+  // `offset` of a local transfer.
   irdl.operation @descriptor {
     %sym_name = irdl.base "#builtin.string"
     %dtype = irdl.base "#builtin.string"
@@ -24,6 +26,7 @@ irdl.dialect @npu {
     %lane_stride = irdl.base "#builtin.integer"
     %fill = irdl.base "#builtin.integer"
     %flags = irdl.base "#builtin.integer"
+    %local_buffer = irdl.base "#builtin.string"
     %axes = irdl.base "#builtin.array"
     %bounds = irdl.base "#builtin.array"
     %index_tiles = irdl.base "#builtin.array"
@@ -36,7 +39,7 @@ irdl.dialect @npu {
     irdl.attributes {
       "sym_name" = %sym_name, "slot" = %slot, "op" = %op, "dtype" = %dtype, "axes" = %axes, "offset" = %offset,
       "spad_address" = %spad_address, "lane_stride" = %lane_stride, "fill" = %fill, "bounds" = %bounds,
-      "index_tiles" = %index_tiles, "flags" = %flags
+      "index_tiles" = %index_tiles, "flags" = %flags, "local_buffer" = %local_buffer
     }
   }
 
@@ -50,14 +53,15 @@ irdl.dialect @npu {
     irdl.results(memory: %memory)
   }
 
-  // dma.set of each origin, of the scratchpad address and (dynamic tags) of the tag, then dma.start.
+  // dma.set of each value, of the scratchpad address and (dynamic tags) of the tag, then dma.start.
+  // `set_indices[i]` says what values[i] is: 0-7 the origin of that axis; 10, 11 bytes added to index tile 0's, 1's address.
   irdl.operation @transfer {
     %symbol = irdl.base "#builtin.symbol_ref"
-    %axes = irdl.base "#builtin.dense_array"
+    %indices = irdl.base "#builtin.dense_array"
     %memory = irdl.base "!builtin.memref"
     %index = irdl.is index
-    irdl.attributes { "descriptor" = %symbol, "origin_axes" = %axes }
-    irdl.operands(pointer: %memory, tag: %index, origins: variadic %index)
+    irdl.attributes { "descriptor" = %symbol, "set_indices" = %indices }
+    irdl.operands(pointer: %memory, tag: %index, values: variadic %index)
   }
 
   irdl.operation @wait {

@@ -1,0 +1,104 @@
+"""Rules of a control function: scalar loops, transfers, waits and calls. Part of verify-kernel."""
+
+from __future__ import annotations
+
+from mlir import ir
+from mlir.dialects import func
+
+from pytorchsim.mlir.passes.lower_npu_ops import constant_of
+from pytorchsim.mlir.passes.verify_symbols import SymbolTable
+from pytorchsim.mlir.passes.walk import operations_of, problem_at
+from pytorchsim.target.descriptor import MAX_INDEX_TILES, SET_INDEX_TILE, TAGS
+
+__all__ = ["control_problems"]
+
+_ALLOWED = frozenset(
+    """npu.transfer npu.wait npu.buffer_ref memref.view memref.cast func.call func.return scf.for scf.if scf.while
+    scf.condition scf.yield affine.apply affine.min affine.max""".split()
+)
+_ALLOWED_DIALECTS = ("arith.", "index.")
+
+
+def control_problems(function: func.FuncOp, table: SymbolTable) -> list[str]:
+    """What is wrong with the control function, with locations."""
+    problems = []
+    kind = function.type
+    if [str(value) for value in kind.inputs] != ["index", "index"] or kind.results:
+        problems.append(problem_at(function.operation, "a control function is (core: index, cores: index) -> ()"))
+    for operation in operations_of(function):
+        problems += [problem_at(operation, text) for text in _problems(operation, table)]
+    return problems
+
+
+def _problems(operation: ir.Operation, table: SymbolTable) -> list[str]:
+    name = operation.name
+    if name not in _ALLOWED and not name.startswith(_ALLOWED_DIALECTS):
+        return ["not allowed in a control function (scalar loops, transfers, waits and calls of tile functions)"]
+    if any(isinstance(value.type, ir.VectorType) for value in (*operation.operands, *operation.results)):
+        return ["a control function has no vectors"]
+    check = _CHECKS.get(name)
+    return check(operation, table) if check else []
+
+
+def _transfer(operation: ir.Operation, table: SymbolTable) -> list[str]:
+    symbol = ir.FlatSymbolRefAttr(operation.attributes["descriptor"]).value
+    if symbol not in table.descriptors:
+        return [f"there is no npu.descriptor {symbol!r}"]
+    descriptor = table.descriptors[symbol]
+    problems = _tag(operation.operands[1]) + _pointer(operation.operands[0])
+    indices = operation.attributes["set_indices"]
+    if not isinstance(indices, ir.DenseI64ArrayAttr):
+        return [*problems, f"set_indices is array<i64: ...>, not {indices}"]
+    named = list(indices)
+    allowed = {*range(len(descriptor.axes)), *(SET_INDEX_TILE + tile for tile in range(len(descriptor.index_tiles)))}
+    if len(named) != len(operation.operands) - 2:
+        problems.append(f"set_indices names {len(named)} values, there are {len(operation.operands) - 2}")
+    if len(set(named)) != len(named):
+        problems.append(f"set_indices {named} sets a value twice")
+    if unknown := sorted(set(named) - allowed):
+        last = SET_INDEX_TILE + MAX_INDEX_TILES - 1
+        problems.append(
+            f"set_indices {unknown}: the descriptor has axes 0..{len(descriptor.axes) - 1} and"
+            f" {len(descriptor.index_tiles)} index tiles ({SET_INDEX_TILE}..{last})"
+        )
+    return problems
+
+
+def _wait(operation: ir.Operation, table: SymbolTable) -> list[str]:
+    del table
+    return _tag(operation.operands[0])
+
+
+def _tag(value: ir.Value) -> list[str]:
+    tag = constant_of(value)
+    return [] if tag is None or 0 <= tag < TAGS else [f"tag {tag} is not in 0..{TAGS - 1}"]
+
+
+def _pointer(value: ir.Value) -> list[str]:
+    kind = ir.MemRefType(value.type)
+    identity = ir.AffineMap.get_identity(kind.rank)
+    if kind.has_static_shape and kind.affine_map == identity:
+        return []
+    return [f"the scratchpad memory of a transfer is static and contiguous, not {kind}"]
+
+
+def _buffer_ref(operation: ir.Operation, table: SymbolTable) -> list[str]:
+    symbol = ir.FlatSymbolRefAttr(operation.attributes["buffer"]).value
+    if symbol not in table.buffer_bytes:
+        return [f"there is no npu.buffer {symbol!r}"]
+    expected = f"memref<{table.buffer_bytes[symbol]}xi8>"
+    actual = str(operation.results[0].type)
+    return [] if actual == expected else [f"the bytes of {symbol!r} are {expected}, not {actual}"]
+
+
+def _call(operation: ir.Operation, table: SymbolTable) -> list[str]:
+    symbol = ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
+    if symbol not in table.tiles:
+        return [f"{symbol!r} is not a tile function of this kernel"]
+    pointers = [value for value in operation.operands if isinstance(value.type, ir.MemRefType)]
+    if len(set(pointers)) != len(pointers):
+        return ["the same memory is passed twice; tile functions assume that their pointers do not alias"]
+    return []
+
+
+_CHECKS = {"npu.transfer": _transfer, "npu.wait": _wait, "npu.buffer_ref": _buffer_ref, "func.call": _call}

@@ -1,0 +1,165 @@
+"""The one place that builds VCIX intrinsic calls. A wrong operand count or type aborts inside LLVM, so nobody else does.
+
+In: values in the current insertion point. Out: `llvm.call_intrinsic` ops. Encodings: docs/kernel_abi.md, Instructions.
+The `.se` forms keep their order among themselves and nothing else (not with memory): codegen rule C1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mlir import ir
+from mlir.dialects import arith
+
+__all__ = [
+    "SPECIAL_FUNCTIONS",
+    "SpecialFunction",
+    "dma_set",
+    "dma_start",
+    "dma_wait",
+    "exchange",
+    "lane_id",
+    "pop",
+    "push_inputs",
+    "push_weights",
+    "special_function",
+    "splat",
+]
+
+
+@dataclass(frozen=True)
+class SpecialFunction:
+    """`sf.vc.v.iv` opcode and immediate of a function of the SFU."""
+
+    opcode: int
+    immediate: int
+
+
+SPECIAL_FUNCTIONS = {
+    "math.erf": SpecialFunction(0, 0),
+    "math.tanh": SpecialFunction(1, 0),
+    "math.sin": SpecialFunction(2, 0),
+    "math.cos": SpecialFunction(2, 1),
+    "math.log": SpecialFunction(2, 2),
+    "math.atan": SpecialFunction(2, 3),
+    "math.exp": SpecialFunction(3, 0),
+}
+"""MLIR op -> SFU function. f32 only: at SEW 16 the hardware could not tell f16 from bf16."""
+
+_DMA_START, _DMA_WAIT, _DMA_SET = 0, 1, 2
+_EXCHANGE_OPCODE = 3
+_FIRST_BIT = 16
+# sf.vc.x ignores vtype, but LLVM wants one: always the same, so that one vsetvli serves a whole run of them.
+_SEW_BITS, _LOG2_LMUL, _VL = 32, 0, 1
+
+
+def dma_start(tag: int, descriptor: ir.Value) -> None:
+    """Start the transfer whose descriptor lies at `descriptor` (i64)."""
+    _scalar_form(_DMA_START, tag, descriptor)
+
+
+def dma_wait(tag: ir.Value) -> None:
+    """Wait for every transfer of `tag` (i64)."""
+    _scalar_form(_DMA_WAIT, 0, tag)
+
+
+def dma_set(index: int, value: ir.Value) -> None:
+    """Set value `index` (axis origin, address or tag: target/descriptor.py) of the next start to `value` (i64)."""
+    _scalar_form(_DMA_SET, index, value)
+
+
+def special_function(function: SpecialFunction, vector: ir.Value) -> ir.Value:
+    """The SFU on every element of `vector` (f32). Pure: LLVM may share and hoist it."""
+    return _vector_form(function.opcode, function.immediate, vector)
+
+
+def exchange(vector: ir.Value, step: int) -> ir.Value:
+    """The vector of lane `l XOR 2**step`. Pure within a lane-uniform program, so no `.se`."""
+    return _vector_form(_EXCHANGE_OPCODE, 1 + step, vector)
+
+
+def lane_id(result: ir.Type) -> ir.Value:
+    """The lane's number in every element of `result` (a vector of integers)."""
+    operands = [_constant(0), _constant(0), _constant(0), _constant(_length(result))]
+    return _call("llvm.riscv.sf.vc.v.i", operands, result).results[0]
+
+
+def push_weights(vector: ir.Value, array: int, first: bool, code: int) -> None:
+    """Append `vector` to the shadow weights of `array`; `code` is the element type's number."""
+    _push(0, array | (_FIRST_BIT if first else 0), vector, code)
+
+
+def push_inputs(vector: ir.Value, arrays: int, code: int) -> None:
+    """Push `vector` to every array of the bit mask `arrays`; `code` is the element type's number."""
+    _push(1, arrays, vector, code)
+
+
+def pop(result: ir.Type, array: int, code: int) -> ir.Value:
+    """The oldest results of `array`, as many as `result` has elements; `code` is the element type's number."""
+    operands = [_constant(1), _constant(array), _constant(code), _constant(_length(result))]
+    return _call("llvm.riscv.sf.vc.v.i.se", operands, result).results[0]
+
+
+def splat(vector: ir.Value, element: int, vlen_bits: int) -> ir.Value:
+    """Element `element` in every element, as `vrgather.vx` on a scalable register group.
+
+    A shuffle or extract + broadcast becomes a scalar load when its input is a load, and a scalar sees one lane only.
+    """
+    source = ir.VectorType(vector.type)
+    count, bits = source.shape[0], source.element_type.width
+    # Elements move as integers: one form for every type (there is no bf16 gather without further extensions).
+    integers = ir.VectorType.get([count], ir.IntegerType.get_signless(bits))
+    moved = vector if source == integers else _llvm("llvm.bitcast", [vector], integers)
+    minimum = max(1, count * 64 // vlen_bits)
+    group = ir.Type.parse(f"vector<[{minimum}]xi{bits}>")
+    poison = _llvm("llvm.mlir.poison", [], group)
+    position = {"pos": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0)}
+    register = _llvm("llvm.intr.vector.insert", [poison, moved], group, position)
+    operands = [poison, register, _constant(element), _constant(count)]
+    gathered = _call("llvm.riscv.vrgather.vx", operands, group).results[0]
+    result = _llvm("llvm.intr.vector.extract", [gathered], integers, position)
+    return result if source == integers else _llvm("llvm.bitcast", [result], source)
+
+
+def _scalar_form(opcode: int, rd: int, rs1: ir.Value) -> None:
+    immediates = [_constant(value) for value in (opcode, 0, rd)]
+    _call("llvm.riscv.sf.vc.x.se", [*immediates, rs1, *(_constant(v) for v in (_SEW_BITS, _LOG2_LMUL, _VL))], None)
+
+
+def _vector_form(opcode: int, immediate: int, vector: ir.Value) -> ir.Value:
+    operands = [_constant(opcode), vector, _constant(immediate), _constant(_length(vector.type))]
+    return _call("llvm.riscv.sf.vc.v.iv", operands, vector.type).results[0]
+
+
+def _push(opcode: int, rd: int, vector: ir.Value, code: int) -> None:
+    operands = [_constant(opcode), _constant(rd), vector, _constant(code), _constant(_length(vector.type))]
+    _call("llvm.riscv.sf.vc.iv.se", operands, None)
+
+
+def _call(intrinsic: str, operands: Sequence[ir.Value], result: ir.Type | None) -> ir.Operation:
+    return ir.Operation.create(
+        "llvm.call_intrinsic",
+        results=[] if result is None else [result],
+        operands=list(operands),
+        attributes={
+            "intrin": ir.StringAttr.get(intrinsic),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(operands), 0]),
+            "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
+        },
+    )
+
+
+def _llvm(
+    name: str, operands: Sequence[ir.Value], result: ir.Type, attributes: dict[str, ir.Attribute] | None = None
+) -> ir.Value:
+    operation = ir.Operation.create(name, results=[result], operands=list(operands), attributes=attributes or {})
+    return operation.results[0]
+
+
+def _constant(value: int) -> ir.Value:
+    return arith.constant(ir.IntegerType.get_signless(64), value)
+
+
+def _length(vector: ir.Type) -> int:
+    return int(ir.VectorType(vector).shape[0])
