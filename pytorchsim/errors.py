@@ -12,11 +12,13 @@ __all__ = [
     "CompileError",
     "ConfigError",
     "HostOpError",
+    "HostOpWarning",
     "IRVerificationError",
     "MachineFault",
     "PyTorchSimError",
     "PyTorchSimWarning",
     "RecompileLimitError",
+    "RecompileLimitWarning",
     "SetupError",
     "SpadOverflowError",
     "UnsupportedError",
@@ -49,6 +51,14 @@ class HostOpError(UnsupportedError):
 
 class RecompileLimitError(PyTorchSimError):
     """Strict mode: the next compile would exhaust Dynamo's recompile limit and then run in eager unseen."""
+
+
+class HostOpWarning(PyTorchSimWarning):
+    """Not strict: an operation runs on the host. The text is that of the `HostOpError` that strict mode raises."""
+
+
+class RecompileLimitWarning(PyTorchSimWarning):
+    """Not strict: this compile exhausts Dynamo's recompile limit; what needs another one runs in eager on the host."""
 
 
 class CompileError(PyTorchSimError):

@@ -1,0 +1,115 @@
+"""`compile_graph`: the backend function behind `torch.compile(model, backend="pytorchsim")`.
+
+In: an FX graph of Dynamo, example inputs, the user's options. Out: a callable that runs the graph on the simulated NPU.
+Assumes: Inductor compiles the backward later, possibly in another thread; all that it needs is in the closure of
+`inner_compile` and in the config patches, which Inductor applies again.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+import torch
+from torch._dynamo import config as dynamo_config
+from torch._dynamo.exc import exceptions_allowed_to_be_fallback
+from torch._inductor import compile_fx as inductor
+from torch._inductor.virtualized import V
+
+from pytorchsim.config.session import Session, session_scope
+from pytorchsim.errors import HostOpWarning, UnsupportedError
+from pytorchsim.frontend.decompositions import decomposition_table
+from pytorchsim.frontend.options import parse_options
+from pytorchsim.frontend.recompile_limit import check_recompile_limit
+from pytorchsim.frontend.registration import install
+from pytorchsim.frontend.settings import inductor_settings
+from pytorchsim.frontend.surfacing import surfacing
+
+__all__ = ["compile_graph"]
+
+
+def compile_graph(
+    gm: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
+) -> Callable[..., Any]:
+    """Compile `gm` for the NPU.
+
+    Args:
+        gm: a graph of Dynamo.
+        example_inputs: its inputs, fake tensors and numbers; symbolic sizes are specialised to those of this call.
+        options: see `parse_options`.
+        mode: torch.compile's own argument; only the default is accepted.
+
+    Raises:
+        PyTorchSimError: of the type that says what failed; never wrapped.
+    """
+    with surfacing(strict=True):
+        session = parse_options(options, mode)
+    try:
+        with surfacing(strict=session.strict):
+            return _compile(gm, example_inputs, session)
+    except Exception as error:
+        # Dynamo would swallow these and run the graph in eager.
+        swallowed = dynamo_config.suppress_errors or isinstance(error, exceptions_allowed_to_be_fallback)
+        if swallowed and session.strict:
+            return _raiser(error)
+        if swallowed:
+            message = f"a graph runs on the host, not on the simulated NPU: {type(error).__name__}: {error}"
+            warnings.warn(message, HostOpWarning, stacklevel=2)
+        raise
+
+
+def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], session: Session) -> Callable[..., Any]:
+    _refuse_unusable_settings()
+    _specialise(example_inputs)
+    check_recompile_limit(strict=session.strict)
+    install()
+
+    def inner_compile(graph: torch.fx.GraphModule, inputs: Sequence[Any], **kwargs: Any) -> Any:
+        with surfacing(strict=session.strict), session_scope(session):
+            return inductor.compile_fx_inner(graph, inputs, **kwargs)
+
+    with session_scope(session):
+        compiled = inductor.compile_fx(
+            gm,
+            example_inputs,
+            inner_compile=inner_compile,
+            config_patches=inductor_settings(session),
+            decompositions=decomposition_table(),
+        )
+    assert callable(compiled)
+    return compiled
+
+
+def _refuse_unusable_settings() -> None:
+    if inductor.fx_compile_mode != inductor.FxCompileMode.NORMAL:
+        raise UnsupportedError(
+            f"Inductor compiles in mode {inductor.fx_compile_mode.name}, in a process that knows nothing of this"
+            " backend; unset TORCHINDUCTOR_FX_COMPILE_MODE"
+        )
+    if V.aot_compilation:
+        raise UnsupportedError("AOTInductor packages are not supported; use torch.compile")
+
+
+def _specialise(example_inputs: Sequence[Any]) -> None:
+    """Guard on every symbolic size, so that graphs are static: after `int`, Dynamo compiles again for another value."""
+    for value in example_inputs:
+        numbers = (value,)
+        if isinstance(value, torch.Tensor):
+            numbers = (*value.shape, *value.stride(), value.storage_offset())
+        for number in numbers:
+            if isinstance(number, torch.SymInt):
+                int(number)
+
+
+def _raiser(error: Exception) -> Callable[..., NoReturn]:
+    """A compiled graph that raises `error`: what Dynamo cannot swallow."""
+
+    def refuse(*_: Any) -> NoReturn:
+        raise error
+
+    return refuse

@@ -1,0 +1,53 @@
+"""The decompositions of our graphs: Inductor's table without what is tuned for a host CPU, with what the NPU needs.
+
+In: nothing. Out: a table for `compile_fx`, made per compile; Inductor's own is never changed.
+Assumes: an entry that returns `NotImplemented` keeps the operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._inductor.decomposition import select_decomp_table
+
+from pytorchsim.frontend.source_key import source_key
+
+__all__ = ["DecompositionTable", "decomposition_table"]
+
+aten = torch.ops.aten
+
+# Inductor turns small products into sums of products, which pays on a host CPU only.
+_REMOVED = (aten.mm.default, aten.addmm.default, aten.bmm.default)
+
+
+class DecompositionTable(dict[Any, Callable[..., Any]]):
+    """A table that stands for itself in cache keys by the sources it is made from (functions have no stable pickle)."""
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (f"pytorchsim-decompositions-{source_key()}",)
+
+
+def decomposition_table() -> DecompositionTable:
+    """A new table; it depends on Inductor's `fallback_random`, as the stock one does."""
+    table = DecompositionTable(select_decomp_table())
+    for overload in _REMOVED:
+        table.pop(overload, None)
+    table[aten.argmax.default] = _argmax
+    table[aten.argmin.default] = _argmin
+    return table
+
+
+def _argmax(x: torch.Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    return _flat_index(aten.argmax.default, x, keepdim) if dim is None and x.dim() > 1 else NotImplemented
+
+
+def _argmin(x: torch.Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    return _flat_index(aten.argmin.default, x, keepdim) if dim is None and x.dim() > 1 else NotImplemented
+
+
+def _flat_index(op: Callable[..., torch.Tensor], x: torch.Tensor, keepdim: bool) -> torch.Tensor:
+    """Over all axes: of the flattened tensor; otherwise Inductor numbers elements in whatever order its loops have."""
+    index = op(x.reshape(-1), 0, False)
+    return index.reshape([1] * x.dim()) if keepdim else index
