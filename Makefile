@@ -8,7 +8,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet --no-input
+# -qq: errors only.
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip -qq --no-input
 
 # What the extension module is built from: our C++ and the tables it is generated from.
 CPP_SOURCES := $(sort $(shell find togsim third_party -type f \( -name '*.h' -o -name '*.cc' -o -name '*.cpp' -o -name '*.inc' \) 2>/dev/null))
