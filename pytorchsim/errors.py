@@ -21,6 +21,7 @@ __all__ = [
     "RecompileLimitWarning",
     "SetupError",
     "SpadOverflowError",
+    "TimingError",
     "UnsupportedError",
 ]
 
@@ -140,3 +141,7 @@ class MachineFault(PyTorchSimError):
     def __init__(self, message: str, site: FaultSite) -> None:
         self.site = site
         super().__init__(message)
+
+
+class TimingError(PyTorchSimError):
+    """The timing simulator cannot play a launch: the trace is not of this machine, or its cores wait for each other."""

@@ -166,54 +166,54 @@ void bind_lane_core(nb::module_& module) {
 }
 
 void bind_simulator(nb::module_& module) {
-  using npu::MachineParams, npu::LaunchResult;
-  nb::class_<MachineParams>(module, "MachineParams",
-                            "Figures of DMA, network and DRAM; names as in NpuConfig.")
+  using npu::timing::TimingParams, npu::timing::TimingResult;
+  nb::class_<TimingParams>(module, "TimingParams", "Figures of DMA, network and DRAM; names as in NpuConfig.")
       .def(nb::init<>())
-      .def_rw("launch_cycles", &MachineParams::launch_cycles)
-      .def_rw("network_latency_cycles", &MachineParams::network_latency_cycles)
+      .def_rw("launch_cycles", &TimingParams::launch_cycles)
+      .def_rw("network_latency_cycles", &TimingParams::network_latency_cycles)
       .def_prop_rw(
-          "dma_issue_cycles", [](MachineParams& p) { return p.dma.issue_cycles; },
-          [](MachineParams& p, uint64_t v) { p.dma.issue_cycles = v; })
+          "dma_issue_cycles", [](TimingParams& p) { return p.dma.issue_cycles; },
+          [](TimingParams& p, uint64_t v) { p.dma.issue_cycles = v; })
       .def_prop_rw(
-          "dma_scratchpad_bytes_per_cycle", [](MachineParams& p) { return p.dma.scratchpad_bytes_per_cycle; },
-          [](MachineParams& p, uint64_t v) { p.dma.scratchpad_bytes_per_cycle = v; })
+          "dma_scratchpad_bytes_per_cycle", [](TimingParams& p) { return p.dma.scratchpad_bytes_per_cycle; },
+          [](TimingParams& p, uint64_t v) { p.dma.scratchpad_bytes_per_cycle = v; })
       .def_prop_rw(
-          "dma_max_outstanding", [](MachineParams& p) { return p.dma.max_outstanding; },
-          [](MachineParams& p, uint64_t v) { p.dma.max_outstanding = v; })
+          "dma_max_outstanding", [](TimingParams& p) { return p.dma.max_outstanding; },
+          [](TimingParams& p, uint64_t v) { p.dma.max_outstanding = v; })
       .def_prop_rw(
-          "dram_bytes_per_cycle", [](MachineParams& p) { return p.memory.bytes_per_cycle; },
-          [](MachineParams& p, double v) { p.memory.bytes_per_cycle = v; })
+          "dram_bytes_per_cycle", [](TimingParams& p) { return p.memory.bytes_per_cycle; },
+          [](TimingParams& p, double v) { p.memory.bytes_per_cycle = v; })
       .def_prop_rw(
-          "dram_latency_cycles", [](MachineParams& p) { return p.memory.latency_cycles; },
-          [](MachineParams& p, uint64_t v) { p.memory.latency_cycles = v; })
+          "dram_latency_cycles", [](TimingParams& p) { return p.memory.latency_cycles; },
+          [](TimingParams& p, uint64_t v) { p.memory.latency_cycles = v; })
       .def_prop_rw(
-          "dram_burst_bytes", [](MachineParams& p) { return p.memory.burst_bytes; },
-          [](MachineParams& p, uint32_t v) { p.memory.burst_bytes = v; });
+          "dram_burst_bytes", [](TimingParams& p) { return p.memory.burst_bytes; },
+          [](TimingParams& p, uint32_t v) { p.memory.burst_bytes = v; });
 
-  nb::class_<npu::CoreStats>(module, "CoreStats")
-      .def_ro("tile_cycles", &npu::CoreStats::tile_cycles)
-      .def_ro("scalar_cycles", &npu::CoreStats::scalar_cycles)
-      .def_ro("load_wait_cycles", &npu::CoreStats::load_wait_cycles)
-      .def_ro("store_wait_cycles", &npu::CoreStats::store_wait_cycles)
-      .def_ro("end_cycle", &npu::CoreStats::end_cycle);
-  nb::class_<npu::DmaStats>(module, "DmaStats")
-      .def_ro("transfers", &npu::DmaStats::transfers)
-      .def_ro("bytes_read", &npu::DmaStats::bytes_read)
-      .def_ro("bytes_written", &npu::DmaStats::bytes_written)
-      .def_ro("bursts_read", &npu::DmaStats::bursts_read)
-      .def_ro("bursts_written", &npu::DmaStats::bursts_written);
-  nb::class_<LaunchResult>(module, "LaunchResult")
-      .def_ro("cycles", &LaunchResult::cycles)
-      .def_ro("cores", &LaunchResult::cores)
-      .def_ro("dma", &LaunchResult::dma)
-      .def_prop_ro("dram_busy_cycles", [](const LaunchResult& r) { return r.memory.busy_cycles; });
+  nb::class_<npu::timing::CoreStats>(module, "CoreStats")
+      .def_ro("tile_cycles", &npu::timing::CoreStats::tile_cycles)
+      .def_ro("scalar_cycles", &npu::timing::CoreStats::scalar_cycles)
+      .def_ro("load_wait_cycles", &npu::timing::CoreStats::load_wait_cycles)
+      .def_ro("store_wait_cycles", &npu::timing::CoreStats::store_wait_cycles)
+      .def_ro("end_cycle", &npu::timing::CoreStats::end_cycle);
+  nb::class_<npu::timing::DmaStats>(module, "DmaStats")
+      .def_ro("transfers", &npu::timing::DmaStats::transfers)
+      .def_ro("bytes_read", &npu::timing::DmaStats::bytes_read)
+      .def_ro("bytes_written", &npu::timing::DmaStats::bytes_written)
+      .def_ro("bursts_read", &npu::timing::DmaStats::bursts_read)
+      .def_ro("bursts_written", &npu::timing::DmaStats::bursts_written);
+  nb::class_<TimingResult>(module, "TimingResult")
+      .def_ro("cycles", &TimingResult::cycles)
+      .def_ro("cores", &TimingResult::cores)
+      .def_ro("dma", &TimingResult::dma)
+      .def_prop_ro("dram_busy_cycles", [](const TimingResult& r) { return r.memory.busy_cycles; });
 
-  module.def("simulate", &npu::simulate, "params"_a, "traces"_a, nb::call_guard<nb::gil_scoped_release>());
+  module.def("simulate", &npu::timing::simulate, "params"_a, "traces"_a,
+             nb::call_guard<nb::gil_scoped_release>());
   module.def(
       "count_bursts",
       [](const RunTuple& runs, uint32_t burst_bytes) {
-        return npu::count_bursts(to_runs(runs), burst_bytes);
+        return npu::timing::count_bursts(to_runs(runs), burst_bytes);
       },
       "runs"_a, "burst_bytes"_a);
 }

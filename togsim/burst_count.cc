@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <vector>
 
-namespace npu {
+namespace npu::timing {
 namespace {
 
 bool empty(const StridedRuns& runs) {
@@ -75,4 +75,4 @@ uint64_t count_bursts(const Transfer& transfer, uint32_t burst_bytes) {
   return bursts;
 }
 
-}  // namespace npu
+}  // namespace npu::timing

@@ -9,7 +9,7 @@
 #include "event_queue.h"
 #include "trace.h"
 
-namespace npu {
+namespace npu::timing {
 
 // Where a core's cycles went. The sum is the cycle in which it ended.
 struct CoreStats {
@@ -32,4 +32,4 @@ class Core {
 // Plays `trace`, which must outlive it.
 std::unique_ptr<Core> make_trace_core(EventQueue& events, Dma& dma, const Trace& trace);
 
-}  // namespace npu
+}  // namespace npu::timing

@@ -10,7 +10,7 @@
 #include "network.h"
 #include "trace.h"
 
-namespace npu {
+namespace npu::timing {
 
 struct DmaParams {
   uint64_t issue_cycles = 4;                   // to decode a descriptor
@@ -39,4 +39,4 @@ class Dma {
 std::unique_ptr<Dma> make_fifo_dma(EventQueue& events, uint32_t core, Network& network, Memory& memory,
                                    const DmaParams& params);
 
-}  // namespace npu
+}  // namespace npu::timing

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace npu {
+namespace npu::timing {
 
 // Time is counted in fractions of a core cycle, so that any bandwidth gives exact sums.
 using Tick = uint64_t;
@@ -53,4 +53,4 @@ class EventQueue {
   uint64_t sequence_ = 0;
 };
 
-}  // namespace npu
+}  // namespace npu::timing

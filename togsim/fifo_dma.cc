@@ -7,7 +7,7 @@
 #include "burst_count.h"
 #include "dma.h"
 
-namespace npu {
+namespace npu::timing {
 namespace {
 
 class FifoDma final : public Dma {
@@ -83,4 +83,4 @@ std::unique_ptr<Dma> make_fifo_dma(EventQueue& events, uint32_t core, Network& n
   return std::make_unique<FifoDma>(events, core, network, memory, params);
 }
 
-}  // namespace npu
+}  // namespace npu::timing

@@ -10,7 +10,7 @@
 
 #include "memory.h"
 
-namespace npu {
+namespace npu::timing {
 namespace {
 
 // Bytes in the unit rate x ticks.
@@ -122,4 +122,4 @@ std::unique_ptr<Memory> make_ideal_memory(EventQueue& events, uint32_t ports,
   return std::make_unique<IdealMemory>(events, ports, params);
 }
 
-}  // namespace npu
+}  // namespace npu::timing

@@ -1,6 +1,6 @@
 #include "network.h"
 
-namespace npu {
+namespace npu::timing {
 namespace {
 
 class IdealNetwork final : public Network {
@@ -24,4 +24,4 @@ std::unique_ptr<Network> make_ideal_network(EventQueue& events, uint64_t latency
   return std::make_unique<IdealNetwork>(events, latency_cycles);
 }
 
-}  // namespace npu
+}  // namespace npu::timing

@@ -8,7 +8,7 @@
 #include "event_queue.h"
 #include "trace.h"
 
-namespace npu {
+namespace npu::timing {
 
 // Bytes per cycle in fixed point, so that shares of a bandwidth add up exactly.
 using Rate = uint64_t;
@@ -53,4 +53,4 @@ struct IdealMemoryParams {
 std::unique_ptr<Memory> make_ideal_memory(EventQueue& events, uint32_t ports,
                                           const IdealMemoryParams& params);
 
-}  // namespace npu
+}  // namespace npu::timing

@@ -7,7 +7,7 @@
 
 #include "event_queue.h"
 
-namespace npu {
+namespace npu::timing {
 
 class Network {
  public:
@@ -21,4 +21,4 @@ class Network {
 // A latency and no bandwidth limit.
 std::unique_ptr<Network> make_ideal_network(EventQueue& events, uint64_t latency_cycles);
 
-}  // namespace npu
+}  // namespace npu::timing

@@ -7,9 +7,9 @@
 
 #include "network.h"
 
-namespace npu {
+namespace npu::timing {
 
-LaunchResult simulate(const MachineParams& params, const std::vector<const Trace*>& traces) {
+TimingResult simulate(const TimingParams& params, const std::vector<const Trace*>& traces) {
   if (traces.empty()) throw std::invalid_argument("simulate: no trace");
   EventQueue events;
   const auto count = static_cast<uint32_t>(traces.size());
@@ -31,7 +31,7 @@ LaunchResult simulate(const MachineParams& params, const std::vector<const Trace
   }
   if (!stuck.empty()) throw std::runtime_error("simulate: deadlock:" + stuck);
 
-  LaunchResult result;
+  TimingResult result;
   for (uint32_t i = 0; i < count; ++i) {
     result.cores.push_back(cores[i]->stats());
     result.dma.push_back(engines[i]->stats());
@@ -42,4 +42,4 @@ LaunchResult simulate(const MachineParams& params, const std::vector<const Trace
   return result;
 }
 
-}  // namespace npu
+}  // namespace npu::timing

@@ -9,16 +9,16 @@
 #include "memory.h"
 #include "trace.h"
 
-namespace npu {
+namespace npu::timing {
 
-struct MachineParams {
+struct TimingParams {
   uint64_t launch_cycles = 0;  // from one kernel's end to the next one's start
   DmaParams dma;
   uint64_t network_latency_cycles = 10;
   IdealMemoryParams memory;
 };
 
-struct LaunchResult {
+struct TimingResult {
   uint64_t cycles = 0;  // last core's end + launch_cycles: all cores meet in a barrier
   std::vector<CoreStats> cores;
   std::vector<DmaStats> dma;
@@ -27,6 +27,6 @@ struct LaunchResult {
 
 // Plays one trace per core, all starting in cycle 0. Deterministic.
 // Throws std::invalid_argument for impossible figures or traces, std::runtime_error when cores wait forever.
-LaunchResult simulate(const MachineParams& params, const std::vector<const Trace*>& traces);
+TimingResult simulate(const TimingParams& params, const std::vector<const Trace*>& traces);
 
-}  // namespace npu
+}  // namespace npu::timing

@@ -4,7 +4,7 @@
 
 #include "core.h"
 
-namespace npu {
+namespace npu::timing {
 namespace {
 
 constexpr uint32_t kTags = 32;
@@ -94,4 +94,4 @@ std::unique_ptr<Core> make_trace_core(EventQueue& events, Dma& dma, const Trace&
   return std::make_unique<TraceCore>(events, dma, trace);
 }
 
-}  // namespace npu
+}  // namespace npu::timing

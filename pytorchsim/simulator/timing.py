@@ -1,0 +1,128 @@
+"""Timing of a launch: from the traces of its cores to cycles, by the C++ simulator in `togsim/`.
+
+In: one `Trace` per core (the functional engine records them) and the machine. Out: `LaunchTiming`, plain numbers.
+Assumes: traces of one launch; launches follow one another, so each starts on an idle machine. docs/timing_model.md has
+the formulas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytorchsim.errors import TimingError
+
+if TYPE_CHECKING:
+    from pytorchsim import _native
+    from pytorchsim.config.model import NpuConfig
+
+__all__ = ["CoreTiming", "LaunchTiming", "lane_core_params", "simulate"]
+
+
+@dataclass(frozen=True)
+class CoreTiming:
+    """Where one core's cycles went. The parts add up to the launch's cycles without `launch_cycles`."""
+
+    tile_cycles: int
+    scalar_cycles: int
+    load_wait_cycles: int
+    store_wait_cycles: int
+    idle_cycles: int
+
+    @property
+    def busy_cycles(self) -> int:
+        """Cycles in which the core executed instructions."""
+        return self.tile_cycles + self.scalar_cycles
+
+
+@dataclass(frozen=True)
+class LaunchTiming:
+    """One launch of one kernel.
+
+    `bytes_*` are the bytes that exist in the tensors, each once per transfer; `burst_bytes_*` what DRAM moved for them.
+    """
+
+    cycles: int
+    launch_cycles: int
+    cores: tuple[CoreTiming, ...]
+    transfers: int
+    bytes_read: int
+    bytes_written: int
+    burst_bytes_read: int
+    burst_bytes_written: int
+    dram_busy_cycles: int
+
+
+def lane_core_params(config: NpuConfig) -> _native.LaneCoreParams:
+    """The lane core's figures for the engine, whose scoreboard runs along with the functional execution."""
+    from pytorchsim import _native
+
+    core = config.core
+    params = _native.LaneCoreParams()
+    params.lanes = core.lanes
+    params.vlen_bits = core.vlen_bits
+    params.datapath_bits = core.datapath_bits
+    params.issue_width = core.issue_width
+    params.load_ports = core.scratchpad_load_ports
+    params.store_ports = core.scratchpad_store_ports
+    params.port_bytes = core.scratchpad_port_bytes
+    params.sfu_elements_per_cycle = core.sfu_elements_per_cycle
+    params.array_count = config.array.count
+    params.array_queue_entries = config.array.queue_entries
+    for name, value in config.latency.model_dump().items():
+        setattr(params, name, value)
+    return params
+
+
+def _machine_params(config: NpuConfig) -> _native.TimingParams:
+    from pytorchsim import _native
+
+    params = _native.TimingParams()
+    params.launch_cycles = config.core.launch_cycles
+    params.network_latency_cycles = config.network.latency_cycles
+    params.dma_issue_cycles = config.dma.issue_cycles
+    params.dma_scratchpad_bytes_per_cycle = config.dma.scratchpad_bytes_per_cycle
+    params.dma_max_outstanding = config.dma.max_outstanding
+    params.dram_bytes_per_cycle = config.dram_bytes_per_cycle
+    params.dram_latency_cycles = config.dram.latency_cycles
+    params.dram_burst_bytes = config.dram.burst_bytes
+    return params
+
+
+def simulate(traces: Sequence[_native.Trace], config: NpuConfig) -> LaunchTiming:
+    """Play one launch: one trace per core, all starting together, with a barrier at the end.
+
+    Raises:
+        TimingError: the traces are not of this machine or wait for what never comes; it says which core and tag.
+    """
+    from pytorchsim import _native
+
+    if not 0 < len(traces) <= config.cores:
+        raise TimingError(f"{len(traces)} traces for a machine of {config.cores} cores; give one per core that takes part")
+    try:
+        result = _native.simulate(_machine_params(config), list(traces))
+    except (RuntimeError, ValueError) as error:
+        raise TimingError(f"{error} (config {config.name!r}, {len(traces)} cores)") from error
+    end = result.cycles - config.core.launch_cycles
+    cores = tuple(
+        CoreTiming(
+            tile_cycles=core.tile_cycles,
+            scalar_cycles=core.scalar_cycles,
+            load_wait_cycles=core.load_wait_cycles,
+            store_wait_cycles=core.store_wait_cycles,
+            idle_cycles=end - core.end_cycle,
+        )
+        for core in result.cores
+    )
+    return LaunchTiming(
+        cycles=result.cycles,
+        launch_cycles=config.core.launch_cycles,
+        cores=cores,
+        transfers=sum(dma.transfers for dma in result.dma),
+        bytes_read=sum(dma.bytes_read for dma in result.dma),
+        bytes_written=sum(dma.bytes_written for dma in result.dma),
+        burst_bytes_read=sum(dma.bursts_read for dma in result.dma) * config.dram.burst_bytes,
+        burst_bytes_written=sum(dma.bursts_written for dma in result.dma) * config.dram.burst_bytes,
+        dram_busy_cycles=result.dram_busy_cycles,
+    )
