@@ -1,0 +1,83 @@
+"""The installed package: a light import, the entry point, and a wheel that works in a new environment elsewhere."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import pytorchsim
+
+REPOSITORY = Path(__file__).parents[2]
+
+HEAVY = ("torch._inductor", "mlir", "llvmlite", "pydantic", "rich", "jinja2", "yaml", "typer")
+
+PROGRAM = """
+import pathlib, sys
+import torch
+import pytorchsim
+a, b = torch.randn(47, 10), torch.randn(47, 10)
+y = torch.compile(lambda a, b: torch.relu(a + b), backend="pytorchsim", options={"strict": True})(a, b)
+assert torch.equal(y, torch.relu(a + b))
+assert pytorchsim.report().to_dict()["totals"]["cycles"] > 0
+print(pathlib.Path(pytorchsim.__file__).parent)
+"""
+
+
+def run_python(python: Path | str, *arguments: str, cwd: Path) -> str:
+    result = subprocess.run(
+        [str(python), *arguments], cwd=cwd, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+@pytest.mark.parametrize("module", HEAVY)
+def test_import_is_light(module: str, tmp_path: Path) -> None:
+    program = f"import sys, pytorchsim; print({module!r} in sys.modules)"
+    assert run_python(sys.executable, "-c", program, cwd=tmp_path).strip() == "False"
+
+
+def test_dynamo_finds_the_backend_by_its_entry_point() -> None:
+    import torch
+
+    assert "pytorchsim" in torch._dynamo.list_backends()
+    (entry,) = (e for e in metadata.entry_points(group="torch_dynamo_backends") if e.name == "pytorchsim")
+    assert entry.load() is pytorchsim.pytorchsim_backend
+
+
+def test_versions_agree() -> None:
+    assert metadata.version("pytorchsim") == pytorchsim.__version__
+    assert f"version: {pytorchsim.__version__}\n" in (REPOSITORY / "CITATION.cff").read_text()
+
+
+def test_wheel_works_in_a_new_environment_elsewhere(tmp_path: Path) -> None:
+    """Only the dependencies come from this environment; the package and its extension come from the wheel."""
+    pip = ("-m", "pip", "-qq", "--no-input")
+    wheels = tmp_path / "wheels"
+    run_python(
+        sys.executable, *pip, "wheel", "--no-deps", "--no-build-isolation", "-w", str(wheels), str(REPOSITORY),
+        cwd=tmp_path,
+    )  # fmt: skip
+    (wheel,) = wheels.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "pytorchsim/config/presets/tpuv3.yaml" in names
+    assert not [name for name in names if name.startswith(("tests/", "tools/", "third_party/", "togsim/"))]
+
+    run_python(sys.executable, "-m", "venv", str(tmp_path / "env"), cwd=tmp_path)
+    python = tmp_path / "env" / "bin" / "python"
+    run_python(python, *pip, "install", "--no-deps", "--no-index", str(wheel), cwd=tmp_path)
+    site_packages = Path(
+        run_python(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=tmp_path).strip()
+    )
+    # A plain path: the .pth file of an editable install in there is not read.
+    (site_packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    assert Path(run_python(python, "-c", PROGRAM, cwd=elsewhere).strip()) == site_packages / "pytorchsim"
