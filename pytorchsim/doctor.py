@@ -21,7 +21,7 @@ from pytorchsim.errors import SetupError
 
 __all__ = ["Check", "run_checks"]
 
-ENGINE_MODULE = "pytorchsim.simulator._engine"
+ENGINE_MODULE = "pytorchsim._native"
 REINSTALL = "reinstall with `pip install --force-reinstall pytorchsim`, or `make build` in a checkout"
 
 
