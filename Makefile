@@ -35,7 +35,7 @@ lint: build  ## ruff, mypy, clang-format, import layers; changes nothing
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	@if [ -n "$(strip $(CPP_SOURCES))" ]; then echo clang-format; $(BIN)/clang-format --dry-run --Werror $(CPP_SOURCES); fi
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 
 format: install  ## Format Python and C++ in place
 	$(BIN)/ruff check --fix-only --quiet . && $(BIN)/ruff format .
