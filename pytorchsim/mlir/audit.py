@@ -1,8 +1,8 @@
 """The audit of a tile function's assembly: what would pass a lane's value through a scalar register is an error.
 
 In: LLVM's assembly of one tile function. Out: nothing, or AssemblyAuditError with a finding per line. The IR rules of
-verify-kernel keep these out as written; the audit holds LLVM to it, because instruction selection may undo them (codegen
-14). It also reads the size of the stack frame, for which LLVM offers no other report here.
+verify-kernel keep these out as written; the audit holds LLVM to it, because instruction selection may undo them
+(codegen 14). It also reads the size of the stack frame, for which LLVM offers no other report here.
 """
 
 from __future__ import annotations
@@ -39,7 +39,11 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("vector-length-read", re.compile(r"csrrs?\s.*\b(vl|vxsat|vstart)\b"), "the value may depend on the lane"),
     Rule("call", re.compile(r"(call|tail|jalr?)\s(?!zero\b|x0\b)"), "a tile function calls nothing"),
-    Rule("indirect-jump", re.compile(r"(jr\s(?!ra\b)|jalr\s+(zero|x0)\b)"), "control flow is the same in every lane and static"),
+    Rule(
+        "indirect-jump",
+        re.compile(r"(jr\s(?!ra\b)|jalr\s+(zero|x0)\b)"),
+        "control flow is the same in every lane and static",
+    ),
     Rule(
         "scalar-load",
         re.compile(rf"(l[bhwd]u?|fl[hwd])\s(?!.*%pcrel_lo){_NOT_STACK}"),

@@ -1,7 +1,7 @@
 """Building a kernel module: the skeleton (`KernelBuilder`) and one function per `npu` op.
 
-In: names, a `Descriptor` per transfer, and the current insertion point; loops and arithmetic are built by the caller with
-`mlir.dialects.scf`, `arith`, `vector` and `math`. Out: the text of one verified kernel module for `compiler.py`.
+In: names, a `Descriptor` per transfer, and the current insertion point; loops and arithmetic are built by the caller
+with `mlir.dialects.scf`, `arith`, `vector` and `math`. Out: the text of one verified kernel module for `compiler.py`.
 Assumes one builder per thread at a time (MLIR's "current context" is per thread).
 
     with KernelBuilder("add_0", config) as kernel:
@@ -27,17 +27,30 @@ from pytorchsim.config.model import NpuConfig
 from pytorchsim.errors import IRVerificationError
 from pytorchsim.mlir import dialect
 from pytorchsim.mlir.descriptor_attributes import DescriptorBuffers, descriptor_attributes
+from pytorchsim.mlir.dialect import BUFFER_ALIGNMENT_BYTES
 from pytorchsim.target.descriptor import SET_INDEX_TILE, Descriptor
 from pytorchsim.target.dtypes import Dtype
 
 __all__ = [
-    "BUFFER_ALIGNMENT_BYTES", "Buffer", "KernelBuilder", "TileFunction", "buffer_ref", "call_tile", "element_type",
-    "exchange", "index_constant", "lane_id", "longest_vector", "pop", "push_inputs", "push_weights", "splat", "tile_view",
-    "transfer", "wait",
+    "BUFFER_ALIGNMENT_BYTES",
+    "Buffer",
+    "KernelBuilder",
+    "TileFunction",
+    "buffer_ref",
+    "call_tile",
+    "element_type",
+    "exchange",
+    "index_constant",
+    "lane_id",
+    "longest_vector",
+    "pop",
+    "push_inputs",
+    "push_weights",
+    "splat",
+    "tile_view",
+    "transfer",
+    "wait",
 ]
-
-BUFFER_ALIGNMENT_BYTES = 64
-"""Every copy of a buffer starts at a multiple of this; tile functions may assume it of their pointers."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -58,7 +71,10 @@ class Buffer:
 
 @dataclass(frozen=True)
 class TileFunction:
-    """A tile function while its body is built and to be called afterwards. `arguments`: pointers first, then scalars."""
+    """A tile function while its body is built and to be called afterwards.
+
+    `arguments`: pointers first, then scalars.
+    """
 
     symbol: str
     arguments: tuple[ir.Value, ...]
@@ -103,16 +119,22 @@ class KernelBuilder:
     def buffer(
         self, name: str, bytes_per_copy: int, *, copies: int = 1, alignment: int = BUFFER_ALIGNMENT_BYTES
     ) -> Buffer:
-        """Declare a scratchpad buffer of `bytes_per_copy` per lane, rounded up to `alignment` (bytes, a power of two)."""
+        """Declare a scratchpad buffer of `bytes_per_copy` per lane, rounded up to `alignment` (bytes; a power of 2)."""
         if bytes_per_copy < 1 or copies < 1:
             raise ValueError(f"buffer {name!r}: sizes and copies are positive, not {bytes_per_copy} x {copies}")
         if alignment < BUFFER_ALIGNMENT_BYTES or alignment & (alignment - 1):
-            raise ValueError(f"buffer {name!r}: alignment is a power of two from {BUFFER_ALIGNMENT_BYTES}, not {alignment}")
+            raise ValueError(
+                f"buffer {name!r}: alignment is a power of two from {BUFFER_ALIGNMENT_BYTES}, not {alignment}"
+            )
         buffer = Buffer(self._symbol(f"{self.name}.{name}"), -(-bytes_per_copy // alignment) * alignment, copies)
         self._declare(
             "npu.buffer",
-            {"sym_name": ir.StringAttr.get(buffer.symbol), "bytes": _i64(buffer.bytes), "copies": _i64(copies),
-             "alignment": _i64(alignment)},
+            {
+                "sym_name": ir.StringAttr.get(buffer.symbol),
+                "bytes": _i64(buffer.bytes),
+                "copies": _i64(copies),
+                "alignment": _i64(alignment),
+            },
         )
         return buffer
 
@@ -127,7 +149,8 @@ class KernelBuilder:
         """Declare a DMA descriptor and return its symbol for `transfer`.
 
         `index_buffers`: the buffer of each index tile, whose `spad_address` is then an offset in bytes into it.
-        `local_buffer`: the buffer on the DRAM side of a local transfer, whose `offset` is then an offset in bytes into it.
+        `local_buffer`: the buffer on the DRAM side of a local transfer, whose `offset` is then an offset in bytes
+        into it.
         """
         symbol = self._symbol(f"{self.name}.{name}")
         buffers = DescriptorBuffers(
@@ -154,7 +177,8 @@ class KernelBuilder:
     ) -> Iterator[TileFunction]:
         """Build tile function `<kernel>__<name>`: one `memref<N x T>` argument per (N, T) of `tiles`, then `scalars`.
 
-        The pointers do not alias each other and are aligned to `BUFFER_ALIGNMENT_BYTES`. The return is added at the end.
+        The pointers do not alias each other and are aligned to `BUFFER_ALIGNMENT_BYTES`. The return is added at the
+        end.
         """
         if not _NAME.fullmatch(name):
             raise ValueError(f"a tile function's name is an identifier, not {name!r}")
@@ -227,7 +251,8 @@ def transfer(
 ) -> None:
     """Start the transfer `descriptor` (symbol) between DRAM and the scratchpad memory `pointer`.
 
-    `origins`: `index` by axis number, absent ones 0. `index_shifts`: bytes (`index`) added to the address of index tile 0, 1.
+    `origins`: `index` by axis number, absent ones 0. `index_shifts`: bytes (`index`) added to the address of index
+    tile 0, 1.
     """
     values = {**(origins or {}), **{SET_INDEX_TILE + tile: shift for tile, shift in (index_shifts or {}).items()}}
     ordered = sorted(values.items())
@@ -283,7 +308,8 @@ def splat(vector: ir.Value, element: int) -> ir.Value:
 def push_weights(vector: ir.Value, *, array: int, dtype: Dtype, first: bool) -> None:
     """Each lane appends `vector` to the shadow weights of `array`; `first` clears them before."""
     ir.Operation.create(
-        "npu.push_weights", operands=[vector],
+        "npu.push_weights",
+        operands=[vector],
         attributes={"array": _i64(array), "first": ir.BoolAttr.get(first), "dtype": ir.StringAttr.get(dtype.name)},
     )
 
@@ -304,9 +330,7 @@ def pop(count: int, *, array: int, dtype: Dtype) -> ir.Value:
 
 
 def _unary(name: str, vector: ir.Value, attribute: str, value: int) -> ir.Value:
-    operation = ir.Operation.create(
-        name, results=[vector.type], operands=[vector], attributes={attribute: _i64(value)}
-    )
+    operation = ir.Operation.create(name, results=[vector.type], operands=[vector], attributes={attribute: _i64(value)})
     return operation.results[0]
 
 

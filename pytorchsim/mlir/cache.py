@@ -1,8 +1,8 @@
 """The on-disk cache of compiled objects, keyed by content.
 
-In: everything an object depends on (LLVM IR, LLVM's version and features, the sources that drive LLVM). Out: what LLVM made
-of it last time. An entry carries its own digest and is written under another name first, so a torn, corrupt or foreign
-file is a miss, never a wrong result. A folder that cannot be used costs one warning.
+In: everything an object depends on (LLVM IR, LLVM's version and features, the sources that drive LLVM). Out: what
+LLVM made of it last time. An entry carries its own digest and is written under another name first, so a torn, corrupt
+or foreign file is a miss, never a wrong result. A folder that cannot be used costs one warning.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The compiler: a kernel module's text in, a linked `Program` out.
 
 `compile_kernel` runs the pipeline, then LLVM (in worker processes, with the object cache before it), then the audit.
-`compile_kernel_async` does so on a thread. `link_program` places the buffers of each kernel in the scratchpad, checks the
-budget and links a graph's kernels once. Kernels of a graph run one after another, so each has the whole slice.
+`compile_kernel_async` does so on a thread. `link_program` places the buffers of each kernel in the scratchpad, checks
+the budget and links a graph's kernels once.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
 
@@ -22,9 +21,10 @@ from mlir.dialects import llvm
 
 from pytorchsim.config.environment import read_environment
 from pytorchsim.config.model import NpuConfig
-from pytorchsim.errors import CompileError, IRVerificationError, SpadOverflowError
+from pytorchsim.errors import CompileError, IRVerificationError
 from pytorchsim.mlir.audit import audit_tile_function, stack_frame_bytes
 from pytorchsim.mlir.cache import object_key, shared_cache
+from pytorchsim.mlir.compiled_kernel import BufferLayout, CompiledKernel, check_budget, place_buffers
 from pytorchsim.mlir.dialect import ORIGINS_ATTRIBUTE, TILE_SHAPE_ATTRIBUTE, npu_context
 from pytorchsim.mlir.link import link
 from pytorchsim.mlir.object_digest import object_digest
@@ -32,58 +32,16 @@ from pytorchsim.mlir.passes.walk import kernel_name
 from pytorchsim.mlir.pipeline import PASSES, run_pipeline
 from pytorchsim.mlir.program import Program, read_image
 from pytorchsim.mlir.workers import LlvmOutput, WorkerError, shared_pool
-from pytorchsim.target.memory_map import SCRATCHPAD_BASE
 
-__all__ = ["BufferLayout", "CompiledKernel", "check_budget", "compile_kernel", "compile_kernel_async", "link_program", "place_buffers"]
-
-
-@dataclass(frozen=True)
-class BufferLayout:
-    """A scratchpad buffer as declared. `bytes`: per lane, all copies together."""
-
-    symbol: str
-    bytes: int
-    copies: int
-    alignment: int
-
-
-@dataclass(frozen=True)
-class CompiledKernel:
-    """One kernel's objects, and what linking, loading and the budget need to know.
-
-    objects: function -> object file; the control function (named as the kernel) first.
-    tile_digests: tile function -> digest of its code, independent of names.
-    frame_bytes: function -> bytes of stack frame. ir_digest: of the module's text.
-    slots: number of argument slots the descriptors name. seconds: wall time by stage.
-    """
-
-    name: str
-    objects: Mapping[str, bytes]
-    buffers: tuple[BufferLayout, ...]
-    tile_digests: Mapping[str, str]
-    frame_bytes: Mapping[str, int]
-    ir_digest: str
-    vlen_bits: int
-    slots: int
-    origins: tuple[str, ...] = ()
-    tile_shape: Mapping[str, int] = field(default_factory=dict)
-    seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
-
-    @property
-    def buffer_bytes(self) -> int:
-        """Bytes per lane of all buffers, all copies, with the gaps that alignment leaves."""
-        return max((end for _, end in place_buffers(self.buffers).values()), default=SCRATCHPAD_BASE) - SCRATCHPAD_BASE
-
-    @property
-    def stack_bytes(self) -> int:
-        """Deepest stack: the control function's frame and the largest tile function's."""
-        tiles = [size for function, size in self.frame_bytes.items() if function != self.name]
-        return self.frame_bytes[self.name] + max(tiles, default=0)
-
-    @property
-    def tile_functions(self) -> tuple[str, ...]:
-        """Names of the tile functions, in the module's order."""
-        return tuple(function for function in self.objects if function != self.name)
+__all__ = [
+    "BufferLayout",
+    "CompiledKernel",
+    "check_budget",
+    "compile_kernel",
+    "compile_kernel_async",
+    "link_program",
+    "place_buffers",
+]
 
 
 def compile_kernel(name: str, mlir_text: str, config: NpuConfig, dump_dir: Path | None = None) -> CompiledKernel:
@@ -97,8 +55,8 @@ def compile_kernel(name: str, mlir_text: str, config: NpuConfig, dump_dir: Path 
 
     Raises:
         IRVerificationError: the module breaks a rule. AssemblyAuditError: LLVM's code would leave the lanes.
-        CompileError: a pass or LLVM failed; the IR is in `dump_dir`, or in a folder of the cache, which the error names.
-        SpadOverflowError: see `check_budget`.
+        CompileError: a pass or LLVM failed; the IR is in `dump_dir`, or in a folder of the cache, which the error
+        names. SpadOverflowError: see `check_budget`.
     """
     with npu_context(), ir.Location.name(name):
         try:
@@ -109,7 +67,9 @@ def compile_kernel(name: str, mlir_text: str, config: NpuConfig, dump_dir: Path 
         seconds = run_pipeline(module, config, dump_dir=dump_dir)
         started = time.perf_counter()
         translated = {
-            str(ir.StringAttr(view.operation.attributes["sym_name"]).value): llvm.translate_module_to_llvmir(view.operation)
+            str(ir.StringAttr(view.operation.attributes["sym_name"]).value): llvm.translate_module_to_llvmir(
+                view.operation
+            )
             for view in module.body.operations
         }
         seconds["translate"] = time.perf_counter() - started
@@ -149,7 +109,9 @@ def link_program(kernels: Sequence[CompiledKernel], config: NpuConfig) -> Progra
     sizes: dict[str, int] = {}
     for kernel in kernels:
         if kernel.vlen_bits != config.core.vlen_bits:
-            raise ValueError(f"kernel {kernel.name!r} has vectors of {kernel.vlen_bits} bits, not {config.core.vlen_bits}")
+            raise ValueError(
+                f"kernel {kernel.name!r} has vectors of {kernel.vlen_bits} bits, not {config.core.vlen_bits}"
+            )
         if twice := sorted(kernel.objects.keys() & objects.keys()):
             raise ValueError(f"two kernels of the program define {', '.join(twice)}")
         check_budget(kernel, config)
@@ -166,40 +128,6 @@ def link_program(kernels: Sequence[CompiledKernel], config: NpuConfig) -> Progra
         tile_digests={function: digest for kernel in kernels for function, digest in kernel.tile_digests.items()},
         spad_bytes={kernel.name: kernel.buffer_bytes for kernel in kernels},
     )
-
-
-def place_buffers(buffers: Sequence[BufferLayout]) -> dict[str, tuple[int, int]]:
-    """symbol -> (first address, address behind its last byte), in order from the start of the scratchpad window."""
-    places, address = {}, SCRATCHPAD_BASE
-    for buffer in buffers:
-        start = -(-address // buffer.alignment) * buffer.alignment
-        address = start + buffer.bytes
-        places[buffer.symbol] = (start, address)
-    return places
-
-
-def check_budget(kernel: CompiledKernel, config: NpuConfig) -> None:
-    """Raise SpadOverflowError unless the kernel fits a lane's slice (architecture 2.6).
-
-    All buffers and the stack reserve fit the slice; the stack frames fit the reserve; and what one tile needs, each
-    buffer once plus the stack frames, fits half a slice, because the other half belongs to the next tile.
-    """
-    core = config.core
-    whole = {buffer.symbol: buffer.bytes for buffer in kernel.buffers}
-    once = {buffer.symbol: buffer.bytes // buffer.copies for buffer in kernel.buffers}
-    checks = (
-        (kernel.buffer_bytes + core.stack_reserve_bytes, core.scratchpad_bytes_per_lane,
-         {**whole, "stack reserve": core.stack_reserve_bytes}),
-        (kernel.stack_bytes, core.stack_reserve_bytes, {f"frame of {f}": size for f, size in kernel.frame_bytes.items()}),
-        (sum(once.values()) + kernel.stack_bytes, core.scratchpad_bytes_per_lane // 2,
-         {**once, "stack frames": kernel.stack_bytes}),
-    )  # fmt: skip
-    for used_bytes, budget_bytes, shares in checks:
-        if used_bytes > budget_bytes:
-            raise SpadOverflowError(
-                kernel=kernel.name, origins=kernel.origins, tile=dict(kernel.tile_shape), used_bytes=used_bytes,
-                budget_bytes=budget_bytes, shares=shares,
-            )
 
 
 class _Facts(TypedDict):
@@ -229,7 +157,9 @@ def _facts(name: str, module: ir.Module) -> _Facts:
     if ORIGINS_ATTRIBUTE in attributes:
         origins = tuple(str(ir.StringAttr(item).value) for item in ir.ArrayAttr(attributes[ORIGINS_ATTRIBUTE]))
     if TILE_SHAPE_ATTRIBUTE in attributes:
-        shape = {item.name: int(ir.IntegerAttr(item.attr).value) for item in ir.DictAttr(attributes[TILE_SHAPE_ATTRIBUTE])}
+        shape = {
+            item.name: int(ir.IntegerAttr(item.attr).value) for item in ir.DictAttr(attributes[TILE_SHAPE_ATTRIBUTE])
+        }
     return {"buffers": tuple(buffers), "slots": slots, "origins": origins, "tile_shape": shape}
 
 
@@ -237,7 +167,7 @@ def _run_llvm(kernel: str, function: str, ir_text: str, config: NpuConfig, dump_
     """Object and assembly of one function, from the cache or from a worker; a tile function's assembly is audited."""
     store = shared_cache()
     key = object_key(ir_text, config.core.vlen_bits)
-    _dump(dump_dir, 1, function, "ll", ir_text)
+    _dump(dump_dir, 1, f"llvm-{function}.ll", ir_text)
     output = store.read(key) if store else None
     if output is None:
         try:
@@ -247,9 +177,9 @@ def _run_llvm(kernel: str, function: str, ir_text: str, config: NpuConfig, dump_
             raise CompileError(f"function {function!r}: {error}", kernel=kernel, stage="llvm", dump=where) from error
         if store:
             store.write(key, output)
-    _dump(dump_dir, 2, function, "optimised.ll", output.optimised)
-    _dump(dump_dir, 3, function, "s", output.assembly)
-    _dump(dump_dir, 4, function, "o", output.object_bytes)
+    _dump(dump_dir, 2, f"optimised-{function}.ll", output.optimised)
+    _dump(dump_dir, 3, f"assembly-{function}.s", output.assembly)
+    _dump(dump_dir, 4, f"object-{function}.o", output.object_bytes)
     if function != kernel:
         audit_tile_function(output.assembly, function, kernel=kernel, dump="" if dump_dir is None else str(dump_dir))
     return output
@@ -263,12 +193,12 @@ def _frame_bytes(kernel: str, function: str, output: LlvmOutput, dump_dir: Path 
         raise CompileError(f"function {function!r}: {error}", kernel=kernel, stage="llvm", dump=dump) from error
 
 
-def _dump(dump_dir: Path | None, step: int, function: str, suffix: str, content: str | bytes) -> None:
+def _dump(dump_dir: Path | None, step: int, name: str, content: str | bytes) -> None:
     if dump_dir is None:
         return
     dump_dir.mkdir(parents=True, exist_ok=True)
     data = content if isinstance(content, bytes) else content.encode()
-    dump_dir.joinpath(f"{len(PASSES) + step:02d}-{function}.{suffix}").write_bytes(data)
+    dump_dir.joinpath(f"{len(PASSES) + step:02d}-{name}").write_bytes(data)
 
 
 def _keep_failure(dump_dir: Path | None, function: str, key: str, ir_text: str) -> str:
@@ -297,7 +227,7 @@ def _threads() -> ThreadPoolExecutor:
 
 
 def _forget_threads() -> None:
-    global _executor, _executor_lock  # noqa: PLW0603 threads do not survive a fork
+    global _executor, _executor_lock
     _executor, _executor_lock = None, threading.Lock()
 
 

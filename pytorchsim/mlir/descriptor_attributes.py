@@ -1,7 +1,8 @@
 """`npu.descriptor` attributes <-> `pytorchsim.target.descriptor.Descriptor`, one to one.
 
-In: a `Descriptor` and the buffers its addresses lie in. Out: the op's attributes, and back. The linker places buffers, so an
-index tile in a buffer has as `spad_address` its bytes behind the buffer's start, and a local transfer as `offset` likewise.
+In: a `Descriptor` and the buffers its addresses lie in. Out: the op's attributes, and back. The linker places
+buffers, so an index tile in a buffer has as `spad_address` its bytes behind the buffer's start, and a local transfer
+as `offset` likewise.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ _U64 = 1 << 64
 
 @dataclass(frozen=True)
 class DescriptorBuffers:
-    """Symbols of the buffers that a descriptor's addresses lie in. `index_tiles` has an entry per index tile, or none."""
+    """Symbols of the buffers that a descriptor's addresses lie in.
+
+    `index_tiles` has an entry per index tile, or none.
+    """
 
     index_tiles: tuple[str | None, ...] = ()
     local: str | None = None
@@ -35,7 +39,10 @@ class DescriptorBuffers:
 def descriptor_attributes(
     descriptor: Descriptor, buffers: DescriptorBuffers = DescriptorBuffers()
 ) -> dict[str, ir.Attribute]:
-    """Every attribute of `npu.descriptor` except `sym_name`. Needs a current context. ValueError if `buffers` do not fit."""
+    """Every attribute of `npu.descriptor` except `sym_name`.
+
+    Needs a current context. ValueError if `buffers` do not fit.
+    """
     tiles = buffers.index_tiles or (None,) * len(descriptor.index_tiles)
     if len(tiles) != len(descriptor.index_tiles):
         raise ValueError(f"{len(descriptor.index_tiles)} index tiles but {len(tiles)} buffers for them")

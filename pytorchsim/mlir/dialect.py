@@ -13,6 +13,7 @@ from mlir import ir
 from mlir.dialects import irdl
 
 __all__ = [
+    "BUFFER_ALIGNMENT_BYTES",
     "CONTROL_ATTRIBUTE",
     "DATA_LAYOUT",
     "KERNEL_ATTRIBUTE",
@@ -24,10 +25,16 @@ __all__ = [
     "npu_context",
 ]
 
+BUFFER_ALIGNMENT_BYTES = 64
+"""Every copy of a scratchpad buffer starts at a multiple of this; tile functions assume it of their pointers."""
+
 TARGET_TRIPLE = "riscv64-unknown-elf"
 
 DATA_LAYOUT = "e-m:e-p:64:64-i64:64-i128:128-n32:64-S128"
-"""LLVM's layout for the triple. Set on the MLIR module before translation: without it i64 accesses get 4-byte alignment."""
+"""LLVM's layout for the triple.
+
+Set on the MLIR module before translation: without it i64 accesses get 4-byte alignment.
+"""
 
 KERNEL_ATTRIBUTE = "npu.kernel"
 """Module attribute: the kernel's name, also the control function's."""

@@ -1,7 +1,7 @@
 """Linking a graph's objects to one program with `ld.lld`.
 
-In: objects by function name, and an address for every scratchpad buffer. Out: the bytes of a static ELF: text at TEXT_BASE,
-read-only data on the page behind it, nothing writable. A buffer is a symbol with a value and no bytes.
+In: objects by function name, and an address for every scratchpad buffer. Out: the bytes of a static ELF: text at
+TEXT_BASE, read-only data on the page behind it, nothing writable. A buffer is a symbol with a value and no bytes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def find_linker() -> str:
     path = shutil.which(name)
     if path is None:
         raise SetupError(
-            f"the linker {name!r} was not found. Install it (Debian: `apt-get install lld`), or set PYTORCHSIM_LLD to its path."
+            f"the linker {name!r} was not found. Install it (Debian: `apt-get install lld`),"
+            " or set PYTORCHSIM_LLD to its path."
         )
     return path
 
@@ -60,9 +61,16 @@ def link(objects: Mapping[str, bytes], buffer_addresses: Mapping[str, int]) -> b
         # Options in a response file: a graph has more buffers than a command line may be long.
         options = [f"--defsym={symbol}={address:#x}" for symbol, address in buffer_addresses.items()]
         folder.joinpath("options").write_text("\n".join([*options, *files]), encoding="ascii")
-        command = [linker, "-static", "--no-relax", "--build-id=none", "-T", "program.ld", "-o", "program.elf", "@options"]
+        command = [linker, "-static", "--no-relax", "--build-id=none", "--script=program.ld", "--output=program.elf"]
         try:
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=_TIMEOUT_SECONDS)
+            done = subprocess.run(
+                [*command, "@options"],
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=_TIMEOUT_SECONDS,
+            )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise CompileError(f"{linker} did not run: {error}", stage="link") from error
         if done.returncode != 0:

@@ -1,9 +1,9 @@
-"""The LLVM worker: a child process that turns LLVM IR into RISC-V objects. Run as a script, never imported by the package.
+"""The LLVM worker: a child process that turns LLVM IR into RISC-V objects. Run as a script, never imported.
 
-In: requests on standard input; out: replies on the standard output it was started with. Both are a length (8 bytes, little
-endian) and a pickled dictionary; both ends are ours. It imports llvmlite and the standard library only, so it starts fast
-and never runs the user's `__main__`. LLVM may abort this process; the pool in `workers.py` notices and starts another.
-It leaves when its input ends, when its parent has died, or when told nothing for as long as the parent lives.
+In: requests on standard input; out: replies on the standard output it was started with. Both are a length (8 bytes,
+little endian) and a pickled dictionary; both ends are ours. It imports llvmlite and the standard library only, so it
+starts fast and never runs the user's `__main__`. LLVM may abort this process; the pool in `workers.py` notices and
+starts another. It leaves when its input ends or its parent has died.
 """
 
 from __future__ import annotations

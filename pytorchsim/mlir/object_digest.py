@@ -11,6 +11,7 @@ import io
 
 from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection
+from elftools.elf.sections import SymbolTableSection
 
 __all__ = ["object_digest"]
 
@@ -27,6 +28,7 @@ def object_digest(object_bytes: bytes) -> str:
             digest.update(section.data())
         elif isinstance(section, RelocationSection):
             symbols = elf.get_section(section["sh_link"])
+            assert isinstance(symbols, SymbolTableSection)
             for relocation in section.iter_relocations():
                 symbol = symbols.get_symbol(relocation["r_info_sym"])
                 # A section-relative position says which constant is meant; a name could be any.

@@ -1,7 +1,7 @@
 """The pipeline: from a kernel module to modules in the llvm dialect, one per function. Read `PASSES` top to bottom.
 
-In: the module that the scheduler built. Out: the same object, rewritten. After every pass the module is verified, the pass
-is timed, and, when a dump directory is given, the module is written there as `NN-pass-name.mlir`.
+In: the module that the scheduler built. Out: the same object, rewritten. After every pass the module is verified, the
+pass is timed, and, when a dump directory is given, the module is written there as `NN-pass-name.mlir`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class Pass:
 
 def upstream(name: str, options: str = "") -> Pass:
     """A pass of MLIR itself, run on each function's module."""
-    text = f"builtin.module(builtin.module({name}{{{options}}}))" if options else f"builtin.module(builtin.module({name}))"
+    text = (
+        f"builtin.module(builtin.module({name}{{{options}}}))" if options else f"builtin.module(builtin.module({name}))"
+    )
 
     def run(module: ir.Module, config: NpuConfig) -> None:
         del config

@@ -1,4 +1,4 @@
-"""The one place that builds VCIX intrinsic calls. A wrong operand count or type aborts inside LLVM, so nobody else does.
+"""The one place that builds VCIX intrinsic calls: a wrong operand count or type aborts inside LLVM.
 
 In: values in the current insertion point. Out: `llvm.call_intrinsic` ops. Encodings: docs/kernel_abi.md, Instructions.
 The `.se` forms keep their order among themselves and nothing else (not with memory): codegen rule C1.

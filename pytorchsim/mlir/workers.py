@@ -1,8 +1,9 @@
 """The pool of LLVM worker processes.
 
-In: LLVM IR of one module. Out: object, assembly, optimised IR. LLVM is in another process because it holds a global lock
-and aborts on what it cannot compile; a worker's death is a `WorkerError` for the one request, and the next request gets a
-new worker. Threads share the pool; each request blocks its thread. A fork of this process starts with an empty pool.
+In: LLVM IR of one module. Out: object, assembly, optimised IR. LLVM is in another process because it holds a global
+lock and aborts on what it cannot compile; a worker's death is a `WorkerError` for the one request, and the next
+request gets a new worker. Threads share the pool; each request blocks its thread. A fork of this process starts with
+an empty pool.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -47,9 +49,7 @@ class LlvmOutput:
 
 def features_for(vlen_bits: int) -> str:
     """LLVM's feature string for a lane with vector registers of `vlen_bits`."""
-    return (
-        f"+m,+a,+f,+d,+v,+zvl{vlen_bits}b,+zvfh,+zfh,+zvfbfmin,+zfbfmin,+xsfvcp,-c,-relax"
-    )
+    return f"+m,+a,+f,+d,+v,+zvl{vlen_bits}b,+zvfh,+zfh,+zvfbfmin,+zfbfmin,+xsfvcp,-c,-relax"
 
 
 class _Worker:
@@ -59,14 +59,17 @@ class _Worker:
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 lives as long as the worker
         self.process = subprocess.Popen(
             [sys.executable, str(_SCRIPT), str(os.getpid())],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
         )
 
     def request(self, message: dict[str, str], timeout_seconds: float) -> dict[str, object]:
         """Send and wait. EOFError: the worker died. TimeoutError: it did not answer in time."""
         data = pickle.dumps(message)
         stdin, stdout = self.process.stdin, self.process.stdout
-        assert stdin is not None and stdout is not None
+        assert stdin is not None
+        assert stdout is not None
         try:
             stdin.write(struct.pack("<Q", len(data)) + data)
             stdin.flush()
@@ -95,10 +98,8 @@ class _Worker:
         """End the process: its input ends, and it is killed if it does not leave."""
         for stream in (self.process.stdin, self.process.stdout):
             if stream is not None:
-                try:
+                with suppress(OSError):  # unsent bytes to a dead worker
                     stream.close()
-                except OSError:  # unsent bytes to a dead worker
-                    pass
         try:
             self.process.wait(_GRACE_SECONDS)
         except subprocess.TimeoutExpired:
@@ -210,7 +211,7 @@ def _close_shared() -> None:
 
 def _forget_shared() -> None:
     # The parent's workers answer the parent. Its locks may be held by threads that this fork does not have.
-    global _shared, _shared_lock  # noqa: PLW0603
+    global _shared, _shared_lock
     _shared, _shared_lock = None, threading.Lock()
 
 

@@ -1,8 +1,8 @@
 """split-functions: the control function and each tile function get a module of their own, so an object of their own.
 
-Takes: one kernel module. Leaves: a module of modules, one per function, named as the function. The control function's has
-the declarations of the tile functions, the buffers and the descriptors; a tile function's has nothing else. An object
-per function makes a call a scheduling boundary (codegen rule C1) and lets objects be cached by content.
+Takes: one kernel module. Leaves: a module of modules, one per function, named as the function. The control function's
+has the declarations of the tile functions, the buffers and the descriptors; a tile function's has nothing else. An
+object per function makes a call a scheduling boundary (codegen rule C1) and lets objects be cached by content.
 """
 
 from __future__ import annotations
@@ -19,9 +19,13 @@ __all__ = ["split_functions"]
 def split_functions(module: ir.Module, config: NpuConfig) -> None:
     """Rewrite in place."""
     del config
-    symbols, functions = [], []
+    symbols: list[ir.OpView] = []
+    functions: list[func.FuncOp] = []
     for view in module.body.operations:
-        (functions if isinstance(view, func.FuncOp) else symbols).append(view)
+        if isinstance(view, func.FuncOp):
+            functions.append(view)
+        else:
+            symbols.append(view)
     for function in functions:
         body = _add_module(module, function.name.value)
         with ir.InsertionPoint(body):

@@ -13,8 +13,23 @@ from pytorchsim.target.descriptor import MAX_INDEX_TILES, SET_INDEX_TILE, TAGS
 __all__ = ["control_problems"]
 
 _ALLOWED = frozenset(
-    """npu.transfer npu.wait npu.buffer_ref memref.view memref.cast func.call func.return scf.for scf.if scf.while
-    scf.condition scf.yield affine.apply affine.min affine.max""".split()
+    [
+        "npu.transfer",
+        "npu.wait",
+        "npu.buffer_ref",
+        "memref.view",
+        "memref.cast",
+        "func.call",
+        "func.return",
+        "scf.for",
+        "scf.if",
+        "scf.while",
+        "scf.condition",
+        "scf.yield",
+        "affine.apply",
+        "affine.min",
+        "affine.max",
+    ]
 )
 _ALLOWED_DIALECTS = ("arith.", "index.")
 

@@ -24,7 +24,7 @@ def verify_kernel(module: ir.Module, config: NpuConfig) -> None:
     name = kernel_name(module)
     problems: list[str] = []
     if not name:
-        problems.append(problem_at(module.operation, f"a kernel module has the attribute {KERNEL_ATTRIBUTE} = \"name\""))
+        problems.append(problem_at(module.operation, f'a kernel module has the attribute {KERNEL_ATTRIBUTE} = "name"'))
     table, found = symbol_problems(module)
     problems += found
     controls = 0

@@ -9,14 +9,11 @@ from mlir import ir
 from mlir.dialects import func
 
 from pytorchsim.mlir.descriptor_attributes import descriptor_of
-from pytorchsim.mlir.dialect import TILE_ATTRIBUTE
+from pytorchsim.mlir.dialect import BUFFER_ALIGNMENT_BYTES, TILE_ATTRIBUTE
 from pytorchsim.mlir.passes.walk import problem_at
 from pytorchsim.target.descriptor import Descriptor
 
-__all__ = ["LEAST_ALIGNMENT_BYTES", "SymbolTable", "symbol_problems"]
-
-LEAST_ALIGNMENT_BYTES = 64
-"""What tile functions may assume of their pointers."""
+__all__ = ["SymbolTable", "symbol_problems"]
 
 
 @dataclass
@@ -67,8 +64,8 @@ def symbol_problems(module: ir.Module) -> tuple[SymbolTable, list[str]]:
 def _buffer_problems(operation: ir.Operation) -> list[str]:
     size, copies, alignment = (_int(operation, name) for name in ("bytes", "copies", "alignment"))
     problems = []
-    if alignment < LEAST_ALIGNMENT_BYTES or alignment & (alignment - 1):
-        problems.append(f"alignment is a power of two from {LEAST_ALIGNMENT_BYTES}, not {alignment}")
+    if alignment < BUFFER_ALIGNMENT_BYTES or alignment & (alignment - 1):
+        problems.append(f"alignment is a power of two from {BUFFER_ALIGNMENT_BYTES}, not {alignment}")
     elif size < 1 or copies < 1 or size % (copies * alignment):
         problems.append(f"bytes ({size}) is copies ({copies}) times a positive multiple of the alignment ({alignment})")
     return problems

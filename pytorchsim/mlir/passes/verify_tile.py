@@ -13,12 +13,46 @@ from pytorchsim.target import dtypes
 
 __all__ = ["tile_problems"]
 
-_VECTOR = """load store maskedload maskedstore gather scatter broadcast shuffle step create_mask constant_mask fma bitcast
-interleave deinterleave extract_strided_slice insert_strided_slice""".split()
+_VECTOR = [
+    "load",
+    "store",
+    "maskedload",
+    "maskedstore",
+    "gather",
+    "scatter",
+    "broadcast",
+    "shuffle",
+    "step",
+    "create_mask",
+    "constant_mask",
+    "fma",
+    "bitcast",
+    "interleave",
+    "deinterleave",
+    "extract_strided_slice",
+    "insert_strided_slice",
+]
 
 _ALLOWED = frozenset(
-    """npu.lane_id npu.exchange npu.splat npu.push_weights npu.push_inputs npu.pop scf.for scf.if scf.while scf.condition
-    scf.yield func.return affine.apply affine.min affine.max memref.cast ub.poison""".split()
+    [
+        "npu.lane_id",
+        "npu.exchange",
+        "npu.splat",
+        "npu.push_weights",
+        "npu.push_inputs",
+        "npu.pop",
+        "scf.for",
+        "scf.if",
+        "scf.while",
+        "scf.condition",
+        "scf.yield",
+        "func.return",
+        "affine.apply",
+        "affine.min",
+        "affine.max",
+        "memref.cast",
+        "ub.poison",
+    ]
 ) | {f"vector.{name}" for name in _VECTOR}
 _ALLOWED_DIALECTS = ("arith.", "index.", "math.")  # lower-special-functions judges math
 
@@ -109,7 +143,7 @@ def _shuffle(operation: ir.Operation, config: NpuConfig) -> list[str]:
 
 def _exchange(operation: ir.Operation, config: NpuConfig) -> list[str]:
     step, lanes = _int(operation, "step"), config.core.lanes
-    return [] if 0 <= step and 1 << step < lanes else [f"step {step}: 2^step is below the number of lanes, {lanes}"]
+    return [] if step >= 0 and 1 << step < lanes else [f"step {step}: 2^step is below the number of lanes, {lanes}"]
 
 
 def _splat(operation: ir.Operation, config: NpuConfig) -> list[str]:

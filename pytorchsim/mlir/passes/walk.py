@@ -1,6 +1,7 @@
 """Walking a module and reporting problems, for the passes written in Python.
 
-In: a module. Out: its operations in program order; an `IRVerificationError` that lists every problem with op and location.
+In: a module. Out: its operations in program order; an `IRVerificationError` that lists every problem with op and
+location.
 """
 
 from __future__ import annotations
