@@ -1,0 +1,88 @@
+"""What happened in a call, as the runtime notes it down: plain data, no tensors.
+
+In: the runtime (`pytorchsim/runtime/`) appends graphs and launches. Out: `thread_record()`, of which reports are made.
+Assumes: one top-level call at a time per thread. A backward pass belongs to the forward call before it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pytorchsim.config.model import NpuConfig
+    from pytorchsim.simulator.timing import LaunchTiming
+
+__all__ = ["CallRecord", "GraphRecord", "KernelFacts", "LaunchRecord", "set_thread_record", "thread_record"]
+
+
+@dataclass(frozen=True)
+class KernelFacts:
+    """What was decided about a kernel when it was generated."""
+
+    name: str
+    origins: tuple[str, ...] = ()
+    source_lines: tuple[str, ...] = ()
+    shape: tuple[int, ...] = ()
+    tile: Mapping[str, int] = field(default_factory=dict)
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LaunchRecord:
+    """One launch of a kernel on all cores. `timing` is None in functional mode.
+
+    `instructions`: executed by kind, over all cores. `assumed_indices`: indices that timing mode had to make up.
+    """
+
+    kernel: KernelFacts
+    timing: LaunchTiming | None
+    instructions: Mapping[str, int]
+    stack_bytes: int
+    assumed_indices: int = 0
+
+
+@dataclass
+class GraphRecord:
+    """One run of a graph. `facts`: sections of JSON entries from the frontend and scheduler, among them `host_ops`.
+
+    `wall_seconds`: host time by stage (compile, link, functional, timing, host).
+    """
+
+    name: str
+    phase: str
+    config: NpuConfig
+    mode: str
+    facts: Mapping[str, list[Any]]
+    launches: list[LaunchRecord] = field(default_factory=list)
+    wall_seconds: dict[str, float] = field(default_factory=dict)
+
+    def add_seconds(self, stage: str, seconds: float) -> None:
+        """Adds host time to a stage."""
+        self.wall_seconds[stage] = self.wall_seconds.get(stage, 0.0) + seconds
+
+
+@dataclass
+class CallRecord:
+    """A top-level call: every graph run, in the order in which they began; the last backward pass included."""
+
+    graphs: list[GraphRecord] = field(default_factory=list)
+
+
+class _ThreadState(threading.local):
+    record: CallRecord | None = None
+
+
+_STATE = _ThreadState()
+
+
+def thread_record() -> CallRecord | None:
+    """The last top-level call of this thread, or None before the first."""
+    return _STATE.record
+
+
+def set_thread_record(record: CallRecord | None) -> None:
+    """A new top-level call begins in this thread."""
+    _STATE.record = record

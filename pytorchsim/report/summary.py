@@ -1,0 +1,154 @@
+"""`Report`: the last top-level call of a thread, to print, to store, to compute with.
+
+In: a `CallRecord`, or None when nothing ran. Out: a table, a dict (docs/report.schema.json), a CSV file.
+Assumes: made when asked for; later calls do not change it.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pytorchsim.report.record import CallRecord, thread_record
+from pytorchsim.report.rows import (
+    STAGES,
+    GraphRow,
+    HostOpRow,
+    KernelRow,
+    graph_rows,
+    host_op_rows,
+    kernel_rows,
+    wall_seconds,
+)
+
+__all__ = ["NOTHING_RAN", "SCHEMA_VERSION", "Report", "report_of", "report_of_this_thread"]
+
+SCHEMA_VERSION = 1
+
+NOTHING_RAN = (
+    "Nothing ran on the simulated NPU in this thread yet. Call a model compiled with"
+    ' torch.compile(model, backend="pytorchsim"), then ask for the report in the same thread.'
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    """Cycles, traffic and host operations of one top-level call with all its graphs.
+
+    `kernels` are in order of first launch. `cycles` is None in functional mode, where nothing is timed.
+    """
+
+    kernels: tuple[KernelRow, ...] = ()
+    graphs: tuple[GraphRow, ...] = ()
+    host_ops: tuple[HostOpRow, ...] = ()
+    config: dict[str, Any] | None = None
+    frequency_mhz: int | None = None
+    wall_seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
+
+    @property
+    def cycles(self) -> int | None:
+        """Cycles of all launches: kernels run one after another."""
+        return _total([row.cycles for row in self.kernels]) if self.timed else None
+
+    @property
+    def timed(self) -> bool:
+        """Whether cycles were counted: false in functional mode and when nothing ran."""
+        return bool(self.graphs) and all(graph.mode != "functional" for graph in self.graphs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as JSON types; valid against docs/report.schema.json."""
+        cycles = self.cycles
+        timed = self.timed
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "config": self.config,
+            "totals": {
+                "cycles": cycles,
+                "microseconds": cycles / self.frequency_mhz if cycles is not None and self.frequency_mhz else None,
+                "launches": sum(row.launches for row in self.kernels),
+                "bytes_read": _total([row.bytes_read for row in self.kernels]) if timed else None,
+                "bytes_written": _total([row.bytes_written for row in self.kernels]) if timed else None,
+                "host_ops": len(self.host_ops),
+            },
+            "kernels": [row.to_dict() for row in self.kernels],
+            "graphs": [row.to_dict() for row in self.graphs],
+            "host_ops": [row.to_dict() for row in self.host_ops],
+            "wall_seconds": dict(self.wall_seconds),
+        }
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write one line per kernel, with a header. Lists are joined by `;`, sizes by `x`.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        with Path(path).open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, fieldnames=_CSV_COLUMNS, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(_csv_row(row.to_dict()) for row in self.kernels)
+
+    def print(self) -> None:
+        """Print the table on stdout, as wide as the terminal."""
+        from rich.console import Console
+
+        from pytorchsim.report.table import tables
+
+        console = Console(highlight=False)
+        for part in tables(self):
+            console.print(part)
+
+    def __str__(self) -> str:
+        """The table as plain text."""
+        import io
+
+        from rich.console import Console
+
+        from pytorchsim.report.table import tables
+
+        text = io.StringIO()
+        console = Console(file=text, width=160, color_system=None, highlight=False, legacy_windows=False)
+        for part in tables(self):
+            console.print(part)
+        return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+
+
+_CSV_COLUMNS = (
+    "graph", "phase", "name", "origins", "shape", "launches", "cycles", "bytes_read", "bytes_written", "burst_bytes",
+    "transfers", "bound_by", "utilisation", "dram_utilisation", "tile_cycles", "scalar_cycles", "load_wait_cycles",
+    "store_wait_cycles", "idle_cycles", "stack_bytes",
+)  # fmt: skip
+
+
+def _csv_row(kernel: dict[str, Any]) -> dict[str, Any]:
+    parts = {f"{part}_cycles": cycles for part, cycles in (kernel["core_cycles"] or {}).items()}
+    flat = kernel | parts
+    flat["origins"] = ";".join(kernel["origins"])
+    flat["shape"] = "x".join(map(str, kernel["shape"]))
+    return {column: flat.get(column) for column in _CSV_COLUMNS}
+
+
+def _total(values: list[int | None]) -> int:
+    return sum(value for value in values if value is not None)
+
+
+def report_of(record: CallRecord | None) -> Report:
+    """The report of a call; the config is that of its first graph."""
+    if record is None or not record.graphs:
+        return Report()
+    config = record.graphs[0].config
+    return Report(
+        kernels=kernel_rows(record),
+        graphs=graph_rows(record),
+        host_ops=host_op_rows(record),
+        config={**config.model_dump(mode="json"), "digest": config.digest()},
+        frequency_mhz=config.core.frequency_mhz,
+        wall_seconds=wall_seconds(record),
+    )
+
+
+def report_of_this_thread() -> Report:
+    """The report of the last top-level call of the calling thread; an empty one, which says so, before the first."""
+    return report_of(thread_record())
