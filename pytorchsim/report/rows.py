@@ -123,7 +123,7 @@ def _runs(record: CallRecord) -> dict[tuple[str, str], list[GraphRecord]]:
 
 def kernel_rows(record: CallRecord) -> tuple[KernelRow, ...]:
     """One row per kernel of a graph, in order of first launch."""
-    rows = []
+    rows: list[KernelRow] = []
     for runs in _runs(record).values():
         launches: dict[str, list[LaunchRecord]] = {}
         for graph in runs:

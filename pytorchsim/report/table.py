@@ -105,9 +105,8 @@ def _notes(report: Report) -> Iterator[Text]:
     for graph in report.graphs:
         for section, entries in graph.facts.items():
             for entry in entries:
-                detail = (
-                    ", ".join(f"{key} {value}" for key, value in entry.items()) if isinstance(entry, dict) else entry
-                )
+                facts = isinstance(entry, dict)
+                detail = ", ".join(f"{key} {value}" for key, value in entry.items()) if facts else entry
                 yield Text(f"  {graph.name}, {section}: {detail}")
 
 

@@ -99,9 +99,7 @@ def simulate(traces: Sequence[_native.Trace], config: NpuConfig) -> LaunchTiming
     from pytorchsim import _native
 
     if not 0 < len(traces) <= config.cores:
-        raise TimingError(
-            f"{len(traces)} traces for a machine of {config.cores} cores; give one per core that takes part"
-        )
+        raise TimingError(f"{len(traces)} traces for {config.cores} cores; give one per core that takes part")
     try:
         result = _native.simulate(_machine_params(config), list(traces))
     except (RuntimeError, ValueError) as error:
