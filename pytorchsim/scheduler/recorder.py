@@ -1,12 +1,15 @@
 """Replays Inductor loop bodies into a `LoopProgram`.
 
-In: scheduler nodes with one iteration space. Out: operations in single-assignment form, equal ones shared. A buffer stored earlier in the same
-kernel is not loaded again: its value is used (the scheduler has proved that the indices are equal). Refusals are UnsupportedError.
+In: scheduler nodes with one iteration space. Out: operations in single-assignment form, equal ones shared. A buffer
+stored earlier in the same kernel is not loaded again: its value is used (the scheduler has proved that the indices
+are equal). Refusals are UnsupportedError.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import sympy
@@ -21,6 +24,7 @@ from pytorchsim.scheduler.index_analysis import affine_index
 from pytorchsim.target import dtypes
 from pytorchsim.target.dtypes import Dtype
 from pytorchsim.templates.loop_program import Access, LoopProgram, Operation, Store
+from pytorchsim.templates.reductions import REDUCTIONS
 from pytorchsim.templates.unsupported_ops import UNSUPPORTED
 from pytorchsim.templates.vector_ops import EMITTERS
 
@@ -49,8 +53,9 @@ def machine_dtype(dtype: torch.dtype) -> Dtype:
 class LoopRecorder(DefaultHandler):  # type: ignore[misc]
     """An Inductor ops handler that writes down what it is asked to do."""
 
-    def __init__(self, variables: Sequence[sympy.Symbol], sizes: Sequence[int]) -> None:
-        self._variables, self._sizes = tuple(variables), tuple(sizes)
+    def __init__(self, variables: Sequence[sympy.Symbol], sizes: Sequence[int], reduced: int = 0) -> None:
+        """Bodies are replayed with `variables`, of extents `sizes`, the last `reduced` of them reduced."""
+        self._variables, self._sizes, self._reduced = tuple(variables), tuple(sizes), reduced
         self._operations: list[Operation] = []
         self._known: dict[tuple[Operation, str], int] = {}
         self._stores: list[Store] = []
@@ -67,12 +72,9 @@ class LoopRecorder(DefaultHandler):  # type: ignore[misc]
         operations = []
         for old in sorted(needed):
             op = self._operations[old]
-            operations.append(
-                Operation(op.name, tuple(renumber[n] for n in op.operands), op.dtype, op.access, op.constant)
-            )
-        return LoopProgram(
-            self._sizes, tuple(operations), tuple(Store(store.access, renumber[store.value]) for store in stores)
-        )
+            operations.append(replace(op, operands=tuple(renumber[n] for n in op.operands)))
+        kept_stores = tuple(Store(store.access, renumber[store.value]) for store in stores)
+        return LoopProgram(self._sizes, tuple(operations), kept_stores, self._reduced)
 
     def load(self, name: str, index: sympy.Expr) -> RecordedValue:
         """One element of a buffer, or the value that this kernel has stored there."""
@@ -94,6 +96,36 @@ class LoopRecorder(DefaultHandler):  # type: ignore[misc]
         mutated = V.kernel.current_node.get_output(name).get_mutations() if V.kernel.current_node else ()
         for stored in (name, *mutated):
             self._stored[stored] = value
+
+    def reduction(
+        self, dtype: torch.dtype, src_dtype: torch.dtype, reduction_type: str, value: RecordedValue
+    ) -> RecordedValue | tuple[RecordedValue, ...]:
+        """The value folded over the reduced axes: one result per row."""
+        if reduction_type == "welford_reduce":
+            return self._mean_and_squares(dtype, value)
+        if reduction_type not in REDUCTIONS:
+            known = ", ".join(REDUCTIONS)
+            raise UnsupportedError(f"reduction {reduction_type!r}; supported: {known}")
+        operation = Operation(
+            "reduce", (value.number,), machine_dtype(upcast_compute_type(dtype)), reduction=reduction_type
+        )
+        return self._append(operation, upcast_compute_type(dtype))
+
+    def store_reduction(self, name: str, index: sympy.Expr, value: RecordedValue) -> None:
+        """One result per row to a buffer."""
+        self.store(name, index, value)
+
+    def _mean_and_squares(self, dtype: torch.dtype, value: RecordedValue) -> tuple[RecordedValue, ...]:
+        """Mean, sum of squared distances from it, and count. In two walks: the row stays in the scratchpad, and no
+        algorithm in one is as accurate (Chan, Golub, LeVeque 1983)."""
+        count = self.constant(float(math.prod(self._sizes[len(self._sizes) - self._reduced :])), dtype)
+        total = self.reduction(dtype, dtype, "sum", value)
+        mean = self._default("truediv", (total, count), {})
+        distance = self._default("sub", (value, mean), {})
+        squares = self.reduction(dtype, dtype, "sum", self._default("mul", (distance, distance), {}))
+        if isinstance(squares, tuple):
+            raise TypeError("a sum has one result")
+        return mean, squares, count
 
     def constant(self, value: float | bool, dtype: torch.dtype) -> RecordedValue:
         """A literal."""

@@ -19,8 +19,8 @@ from pytorchsim.config.model import NpuConfig
 from pytorchsim.errors import UnsupportedError
 from pytorchsim.scheduler.origins import Origins, origins_of
 from pytorchsim.scheduler.recorder import LoopRecorder
+from pytorchsim.templates.loop_kernel import LoopKernel, build_loop_kernel
 from pytorchsim.templates.loop_program import LoopProgram, merge_axes
-from pytorchsim.templates.pointwise import PointwiseKernel, build_pointwise
 
 __all__ = ["MLIRScheduling"]
 
@@ -38,7 +38,7 @@ class _NpuKernel(Kernel[Any]):
 class MLIRScheduling(BaseScheduling):
     """Scheduling for the NPU; `config` is the machine of the session that compiles."""
 
-    def __init__(self, scheduler: Any, config: NpuConfig) -> None:  # noqa: ANN401  Inductor's Scheduler or None
+    def __init__(self, scheduler: Any, config: NpuConfig) -> None:
         super().__init__(scheduler)
         self._config = config
 
@@ -51,19 +51,26 @@ class MLIRScheduling(BaseScheduling):
         return tuple(tuple(V.graph.sizevars.simplify(size) for size in part) for part in sizes)
 
     def can_fuse_vertical(self, node1: BaseSchedulerNode, node2: BaseSchedulerNode) -> bool:
-        """Elementwise nodes over one iteration space; the generic dependency check has passed."""
-        return self._same_pointwise_space(node1, node2)
+        """Nodes over one space of rows; the generic dependency check has passed."""
+        return self._share_rows(node1, node2)
 
     def can_fuse_horizontal(self, node1: BaseSchedulerNode, node2: BaseSchedulerNode) -> bool:
-        """As vertical: independent elementwise nodes over one iteration space share their loads."""
-        return self._same_pointwise_space(node1, node2)
+        """As vertical: independent nodes over one space of rows share their loads."""
+        return self._share_rows(node1, node2)
 
-    def _same_pointwise_space(self, node1: BaseSchedulerNode, node2: BaseSchedulerNode) -> bool:
+    def _share_rows(self, node1: BaseSchedulerNode, node2: BaseSchedulerNode) -> bool:
+        """Whether one kernel can walk both: the same rows and reduced axes, or one of them elementwise over the rows
+        or over every point."""
         if node1.is_template() or node2.is_template():
             return False
-        _, (space1, reduced1) = node1.group
-        _, (space2, reduced2) = node2.group
-        return not reduced1 and not reduced2 and space1 == space2
+        (rows1, reduced1), (rows2, reduced2) = node1.group[1], node2.group[1]
+        if (rows1, reduced1) == (rows2, reduced2):
+            return True
+        if reduced1 and not reduced2:
+            return rows2 in (rows1, rows1 + reduced1)
+        if reduced2 and not reduced1:
+            return rows1 in (rows2, rows2 + reduced2)
+        return False
 
     def codegen_node(self, node: FusedSchedulerNode | SchedulerNode) -> None:
         """One kernel for one group of nodes."""
@@ -82,15 +89,19 @@ class MLIRScheduling(BaseScheduling):
         self.free_buffers_in_scheduler()
 
     def _record(self, kernel: _NpuKernel, nodes: Sequence[SchedulerNode]) -> LoopRecorder:
-        sizes, reduced = nodes[0].group[1]
-        if reduced:
-            raise UnsupportedError("reductions are not supported yet")
-        variables = [sympy.Symbol(f"i{axis}", integer=True, nonnegative=True) for axis in range(len(sizes))]
-        recorder = LoopRecorder(variables, [int(size) for size in sizes])
+        rows, reduced = max((node.group[1] for node in nodes), key=lambda space: len(space[1]))
+        variables = [
+            sympy.Symbol(f"i{axis}", integer=True, nonnegative=True) for axis in range(len(rows) + len(reduced))
+        ]
+        recorder = LoopRecorder(variables, [int(size) for size in (*rows, *reduced)], len(reduced))
         with kernel, V.set_ops_handler(recorder):
             for member in nodes:
                 kernel.store_buffer_names.update(member.get_buffer_names())
-                member.run(variables, [])
+                own_rows, own_reduced = member.group[1]
+                if own_reduced:
+                    member.run(variables[: len(rows)], variables[len(rows) :])
+                else:
+                    member.run(variables[: len(own_rows)], [])
         return recorder
 
     def _emit(self, kernel: _NpuKernel, program: LoopProgram, nodes: Sequence[SchedulerNode], origins: Origins) -> None:
@@ -98,7 +109,7 @@ class MLIRScheduling(BaseScheduling):
         arguments |= {f"{store.access.buffer}": kernel.args.output(store.access.buffer) for store in program.stores}
         definitions, call_args, _, arg_types = kernel.args.python_argdefs()
         slots = {definition.name: number for number, definition in enumerate(definitions)}
-        built = build_pointwise(
+        built = build_loop_kernel(
             _NAME_PLACEHOLDER,
             program,
             {buffer: slots[argument] for buffer, argument in arguments.items()},
@@ -124,13 +135,13 @@ class MLIRScheduling(BaseScheduling):
         """Nothing is held back: every kernel is emitted at once."""
 
 
-def _metadata(built: PointwiseKernel, program: LoopProgram, origins: Origins, stored: Sequence[bool]) -> dict[str, Any]:
+def _metadata(built: LoopKernel, program: LoopProgram, origins: Origins, stored: Sequence[bool]) -> dict[str, Any]:
     """What the report says about the kernel. JSON types only."""
     return {
         "origins": list(origins.operators),
         "source_lines": list(origins.source_lines),
         "shape": list(program.sizes),
-        "tile": built.tile_description,
+        "tile": built.tile.describe(),
         "slots": ["store" if is_stored else "load" for is_stored in stored],
         "reasons": list(built.reasons),
     }

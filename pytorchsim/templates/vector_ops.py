@@ -1,7 +1,8 @@
 """How each operation of a loop program becomes MLIR on one vector per lane.
 
-`EMITTERS` is the complete table of what the generic kernel computes; `unsupported_ops.py` names the rest of Inductor's operations. Values are `vector<NxT>`; bool is `vector<Nxi1>`. NaN, infinities and
-signed zeros behave as in eager.
+`EMITTERS` is the complete table of what the generic kernel computes; `unsupported_ops.py` names the rest of
+Inductor's operations. Values are `vector<NxT>`; bool is `vector<Nxi1>`. NaN, infinities and signed zeros behave as in
+eager.
 """
 
 from __future__ import annotations

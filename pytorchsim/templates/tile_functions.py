@@ -1,0 +1,158 @@
+"""The tile functions of a loop program: what runs on the lanes once a tile lies in the scratchpad.
+
+In: a program, its stages and a tile. Out: tile functions in a `KernelBuilder`, each with the list of buffers it
+takes. A tile that holds whole rows has one function, `body`. Streamed rows have, for each stage, `init` (accumulators
+to the identity), `update` (one tile's walk), `finish` (fold across the vector and the lanes) and `rows` (row-level
+stores); what outlives a function lies in accumulator buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mlir import ir
+from mlir.dialects import scf
+
+from pytorchsim.mlir import builders
+from pytorchsim.mlir.builders import KernelBuilder, TileFunction
+from pytorchsim.target.dtypes import Dtype
+from pytorchsim.templates.block import Accumulator, Block, BufferKey, StoreBuffer, accumulators, partial_dtypes
+from pytorchsim.templates.loop_program import LoopProgram
+from pytorchsim.templates.stages import Stage
+from pytorchsim.templates.tile import Tile
+
+__all__ = ["StagedFunction", "StreamedStage", "TileFunctions"]
+
+Emit = Callable[[Block, ir.Value], None]
+
+
+@dataclass(frozen=True)
+class StagedFunction:
+    """A tile function, the buffers of its pointer arguments in order, and the axes whose origins follow as scalars."""
+
+    function: TileFunction
+    buffers: tuple[BufferKey, ...]
+    origin_axes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class StreamedStage:
+    """The functions of one stage over streamed rows; None where there is nothing to do."""
+
+    rows: StagedFunction | None
+    init: StagedFunction | None
+    update: StagedFunction | None
+    finish: StagedFunction | None
+
+
+@dataclass(frozen=True)
+class TileFunctions:
+    """Emits the functions of `program` on `tile` into `kernel`; `lanes` is the machine's number of lanes."""
+
+    kernel: KernelBuilder
+    program: LoopProgram
+    stages: tuple[Stage, ...]
+    tile: Tile
+    lanes: int
+
+    def resident(self) -> StagedFunction:
+        """The one function of a tile that holds whole rows: all stages, block by block, row-level values in
+        registers."""
+
+        def emit(block: Block, number: ir.Value) -> None:
+            row = block.row_address(number)
+            for stage in self.stages:
+                block.compute(stage.row_operations, row, block.values)
+                block.store(stage.row_stores, row, block.values)
+                if stage.walks:
+                    start = {reduction: block.start(reduction) for reduction in stage.reductions}
+                    for reduction, partial in block.walk(stage, number, start).items():
+                        block.values[reduction] = block.result(reduction, block.fold(reduction, partial, self.lanes))
+
+        buffers = [*self.program.loads, *(StoreBuffer(number) for number in range(len(self.program.stores)))]
+        return self._function("body", buffers, emit)
+
+    def streamed(self) -> tuple[StreamedStage, ...]:
+        """The functions of every stage of rows that span several tiles."""
+        return tuple(self._stage(number) for number in range(len(self.stages)))
+
+    def _stage(self, number: int) -> StreamedStage:
+        stage = self.stages[number]
+        earlier = [reduction for before in self.stages[:number] for reduction in before.reductions]
+        row_operations = [operation for upto in self.stages[: number + 1] for operation in upto.row_operations]
+        recalled = [*self._loads(row_operations), *accumulators(self.program, earlier)]
+        own = accumulators(self.program, stage.reductions)
+
+        def recall(block: Block, row: ir.Value) -> None:
+            """Row-level values again: reductions from their accumulators, then what is computed from them."""
+            for reduction in earlier:
+                block.values[reduction] = block.result(reduction, block.load_accumulator(reduction, row))
+            block.compute(sorted(row_operations), row, block.values)
+
+        def rows(block: Block, at: ir.Value) -> None:
+            recall(block, block.row_address(at))
+            block.store(stage.row_stores, block.row_address(at), block.values)
+
+        def init(block: Block, at: ir.Value) -> None:
+            for reduction in stage.reductions:
+                block.store_accumulator(reduction, block.start(reduction), block.row_address(at))
+
+        def update(block: Block, at: ir.Value) -> None:
+            row = block.row_address(at)
+            recall(block, row)
+            start = {reduction: block.load_accumulator(reduction, row) for reduction in stage.reductions}
+            for reduction, partial in block.walk(stage, at, start).items():
+                block.store_accumulator(reduction, partial, row)
+
+        def finish(block: Block, at: ir.Value) -> None:
+            row = block.row_address(at)
+            for reduction in stage.reductions:
+                folded = block.fold(reduction, block.load_accumulator(reduction, row), self.lanes)
+                block.store_accumulator(reduction, folded, row)
+
+        row_outputs = [StoreBuffer(store) for store in stage.row_stores]
+        walk_buffers = [*self._loads(stage.walk_operations), *own, *(StoreBuffer(store) for store in stage.walk_stores)]
+        folds = bool(own) and not self.tile.rows_inner
+        return StreamedStage(
+            rows=self._function(f"rows{number}", [*recalled, *row_outputs], rows) if row_outputs else None,
+            init=self._function(f"init{number}", own, init) if own else None,
+            update=self._function(f"update{number}", [*recalled, *walk_buffers], update, self._streamed_axes())
+            if stage.walks
+            else None,
+            finish=self._function(f"finish{number}", own, finish) if folds else None,
+        )
+
+    def _streamed_axes(self) -> tuple[int, ...]:
+        counts = self.tile.counts(self.program.sizes)
+        return tuple(axis for axis in self.tile.reduced_axes if counts[axis] > 1)
+
+    def _loads(self, numbers: Sequence[int]) -> list[BufferKey]:
+        return [access for n in numbers if (access := self.program.operations[n].access) is not None]
+
+    def _function(
+        self, name: str, keys: Sequence[BufferKey], emit: Emit, origin_axes: tuple[int, ...] = ()
+    ) -> StagedFunction:
+        """A tile function that runs `emit` for each block."""
+        buffers = tuple(dict.fromkeys(keys))
+        pointers = [(count, builders.element_type(dtype)) for count, dtype in map(self._shape, buffers)]
+        with self.kernel.tile_function(name, pointers, [ir.IndexType.get()] * len(origin_axes)) as function:
+            of_buffers, of_origins = function.arguments[: len(buffers)], function.arguments[len(buffers) :]
+            block = Block(
+                self.program,
+                self.tile,
+                dict(zip(buffers, of_buffers, strict=True)),
+                dict(zip(origin_axes, of_origins, strict=True)),
+            )
+            loop = scf.ForOp(*(builders.index_constant(value) for value in (0, self.tile.blocks, 1)))
+            with ir.InsertionPoint(loop.body):
+                emit(block, loop.induction_variable)
+                scf.YieldOp([])
+        return StagedFunction(function, buffers, origin_axes)
+
+    def _shape(self, key: BufferKey) -> tuple[int, Dtype]:
+        """Elements and type of the buffer behind a key."""
+        if isinstance(key, Accumulator):
+            return self.tile.elements(row_level=True), partial_dtypes(self.program, key.operation)[key.part]
+        access = self.program.stores[key.number].access if isinstance(key, StoreBuffer) else key
+        return self.tile.elements(row_level=self.program.is_row_level(access)), access.dtype

@@ -1,0 +1,204 @@
+"""Tile search for loop programs: every candidate has a footprint, a cost in cycles, and a reason if refused.
+
+In: a `LoopProgram`, its stages, the machine. Out: a `TileSearch` with the chosen `Tile` and what was refused and why.
+Pure. The choice does not depend on the number of cores, so results are identical for any of them. Tiles that hold
+whole rows are preferred: only where none fits are rows streamed, stage by stage.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from pytorchsim.config.model import NpuConfig
+from pytorchsim.target.descriptor import MAX_BOUNDS, MAX_RANK
+from pytorchsim.templates.loop_program import Access, LoopProgram
+from pytorchsim.templates.stages import Stage
+from pytorchsim.templates.tile import Footprint, Tile, footprint
+
+__all__ = ["TileSearch", "search"]
+
+_MAX_LMUL = 8
+_VECTOR_REGISTERS = 32
+_TILE_LOOP_CYCLES = 40
+"""Scalar work per tile: origins, `dma.set`s and the call. An estimate, used to rank candidates only."""
+
+_SFU_OPERATIONS = frozenset({"exp", "log", "sin", "cos", "tanh", "erf", "atan", "sigmoid"})
+_ROTATION_CYCLES = 12
+"""One step of folding a vector or the lanes: a rotation and an operation, each with its latency. An estimate."""
+
+
+@dataclass(frozen=True)
+class TileSearch:
+    """The outcome: `tile` is None when nothing fits; `rejected` maps a reason to how many candidates it cost."""
+
+    tile: Tile | None
+    cycles: float
+    rejected: dict[str, int]
+    smallest: Tile
+    smallest_footprint: Footprint
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Refusals in words, sorted."""
+        return tuple(f"{count} tiles refused: {reason}" for reason, count in sorted(self.rejected.items()))
+
+
+def search(
+    program: LoopProgram, stages: Sequence[Stage], config: NpuConfig, *, max_lmul: int = _MAX_LMUL
+) -> TileSearch:
+    """The cheapest tile that fits."""
+    rejected: dict[str, int] = {}
+    best: tuple[float, int, Tile] | None = None
+    smallest: tuple[int, Tile, Footprint] | None = None
+    for stream in (False, True):
+        for tile in _candidates(program, config, max_lmul, stream=stream):
+            used = footprint(program, tile, config)
+            if smallest is None or used.total_bytes < smallest[0]:
+                smallest = (used.total_bytes, tile, used)
+            reason = _refusal(program, tile, used, config)
+            if reason:
+                rejected[reason] = rejected.get(reason, 0) + 1
+                continue
+            cost = (_cost_cycles(program, stages, tile, config), used.total_bytes, tile)
+            if best is None or cost[:2] < best[:2]:
+                best = cost
+        if best is not None or not program.reduced:
+            break
+    if smallest is None:
+        raise ValueError(f"no tile was enumerated for a space of {program.sizes}")
+    return TileSearch(
+        tile=best[2] if best else None,
+        cycles=best[0] if best else math.inf,
+        rejected=rejected,
+        smallest=smallest[1],
+        smallest_footprint=smallest[2],
+    )
+
+
+def _refusal(program: LoopProgram, tile: Tile, used: Footprint, config: NpuConfig) -> str:
+    slice_bytes = config.core.scratchpad_bytes_per_lane
+    if used.total_bytes > slice_bytes:
+        return "all copies exceed the slice"
+    if used.one_tile_bytes > slice_bytes // 2:
+        return "one tile exceeds half the slice"
+    ragged = sum(1 for size, extent in zip(tile.sizes, program.sizes, strict=True) if extent % size)
+    if ragged > MAX_BOUNDS:
+        return f"more than {MAX_BOUNDS} axes end inside a tile"
+    if len(tile.sizes) + (1 if tile.reduced and not tile.rows_inner else 0) > MAX_RANK:
+        return f"more than {MAX_RANK} axes"
+    return ""
+
+
+def _candidates(program: LoopProgram, config: NpuConfig, max_lmul: int, *, stream: bool) -> Iterator[Tile]:
+    """Every lane axis, power-of-two run, order in the lane, and power-of-two room for the rest, filled from the
+    innermost axis out."""
+    lanes, limit = config.core.lanes, config.core.scratchpad_bytes_per_lane // _widest_bytes(program)
+    rank, rows = len(program.sizes), range(program.row_rank)
+    seen: set[Tile] = set()
+    for lane_axis in range(rank):
+        for run in _powers(min(limit, -(-program.sizes[lane_axis] // lanes))):
+            folds = lane_axis not in rows
+            if folds and not stream and run * lanes < program.sizes[lane_axis]:
+                continue
+            for rows_inner in (False,) if folds else (True, False) if program.reduced else (True,):
+                reduced_rooms = _powers(limit // run) if stream else [prod(program.sizes[program.row_rank :])]
+                for room in _powers(max(1, limit // run)):
+                    for reduced_room in reduced_rooms:
+                        sizes = [1] * rank
+                        sizes[lane_axis] = run * lanes
+                        _fill(sizes, program.sizes, [axis for axis in rows if axis != lane_axis], room)
+                        reduced = [axis for axis in range(program.row_rank, rank) if axis != lane_axis]
+                        _fill(sizes, program.sizes, reduced, reduced_room)
+                        tile = Tile(tuple(sizes), program.reduced, lane_axis, run, rows_inner, 1)
+                        if tile not in seen:
+                            seen.add(tile)
+                            yield _with_vector(tile, program, config, max_lmul)
+
+
+def _powers(limit: int) -> list[int]:
+    """1, 2, 4 ... up to the first that is at least `limit`."""
+    return [1 << exponent for exponent in range(max(1, limit - 1).bit_length() + 1)] if limit > 1 else [1]
+
+
+def _fill(sizes: list[int], extents: Sequence[int], axes: Sequence[int], room: int) -> None:
+    """Whole extents from the innermost of `axes` out, then what is left of `room`, then 1."""
+    for axis in reversed(axes):
+        sizes[axis] = min(extents[axis], max(1, room))
+        room //= sizes[axis]
+
+
+def _with_vector(tile: Tile, program: LoopProgram, config: NpuConfig, max_lmul: int) -> Tile:
+    """The tile with the longest vector that its inner axes fill and its live values leave room for."""
+    full = _lmul(program, max_lmul) * config.core.vlen_bits // 8 // _widest_bytes(program)
+    needed = 1 << (tile.inner_elements - 1).bit_length()
+    return Tile(tile.sizes, tile.reduced, tile.lane_axis, tile.lane_run, tile.rows_inner, max(2, min(full, needed)))
+
+
+def _widest_bytes(program: LoopProgram) -> int:
+    return max([access.dtype.bytes for access in program.accesses()] + [op.dtype.bytes for op in program.operations])
+
+
+def _lmul(program: LoopProgram, max_lmul: int) -> int:
+    """Registers per value so that what is live at once, and one temporary, stays in registers."""
+    live = program.max_live() + 2
+    lmul = max_lmul
+    while lmul > 1 and live * lmul > _VECTOR_REGISTERS - lmul:
+        lmul //= 2
+    return lmul
+
+
+def _cost_cycles(program: LoopProgram, stages: Sequence[Stage], tile: Tile, config: NpuConfig) -> float:
+    """Estimate: the first load, then the larger of transfer and compute for each tile, then the last store."""
+    tiles = prod(tile.counts(program.sizes))
+    kept = prod(program.sizes) / (tiles * prod(tile.sizes))
+    bytes_per_cycle = config.dram.bandwidth_gb_per_s * 1e3 / config.core.frequency_mhz
+
+    def moved(access: Access) -> float:
+        return config.dma.issue_cycles + _dram_bytes(access, tile, config.dram.burst_bytes) * kept / bytes_per_cycle
+
+    times = sum(stage.walks for stage in stages) if tile.streams(program.sizes) else 1
+    transfers = times * sum(map(moved, program.loads)) + sum(moved(store.access) for store in program.stores)
+    compute = _compute_cycles(program, stages, tile, config) + _TILE_LOOP_CYCLES
+    return 2 * config.dram.latency_cycles + transfers + compute + (tiles - 1) * max(transfers, compute)
+
+
+def _compute_cycles(program: LoopProgram, stages: Sequence[Stage], tile: Tile, config: NpuConfig) -> float:
+    beats = max(1.0, tile.vector_elements * 8 * _widest_bytes(program) / config.core.datapath_bits)
+
+    def cycles(numbers: Sequence[int]) -> float:
+        special = sum(1 for number in numbers if program.operations[number].name in _SFU_OPERATIONS)
+        simple = (len(numbers) - special) * beats / config.core.issue_width
+        return max(1.0, simple + special * tile.vector_elements / config.core.sfu_elements_per_cycle)
+
+    rows = sum(cycles((*stage.row_operations, *stage.row_stores)) for stage in stages)
+    walks = sum(
+        cycles((*stage.walk_operations, *stage.reductions)) + len(stage.walk_stores) for stage in stages if stage.walks
+    )
+    folds = 0
+    if not tile.rows_inner:
+        folds += tile.vector_elements.bit_length() - 1
+    if tile.folds_lanes:
+        folds += config.core.lanes.bit_length() - 1
+    reductions = sum(len(stage.reductions) for stage in stages)
+    return tile.blocks * (rows + tile.walk_count * walks + folds * reductions * _ROTATION_CYCLES * beats)
+
+
+def _dram_bytes(access: Access, tile: Tile, burst_bytes: int) -> int:
+    """Bytes moved for one tile, whole bursts: the block's contiguous runs, each rounded up to bursts."""
+    walked = sorted(
+        (abs(stride), size)
+        for stride, size in zip(access.index.strides, tile.sizes, strict=True)
+        if stride and size > 1
+    )
+    run, rows = 1, 1
+    for stride, size in walked:
+        if stride == run and rows == 1:
+            run *= size
+        else:
+            rows *= size
+    run_bytes = run * access.dtype.bytes
+    partial = 1 if rows > 1 and run_bytes % burst_bytes else 0
+    return rows * (-(-run_bytes // burst_bytes) + partial) * burst_bytes

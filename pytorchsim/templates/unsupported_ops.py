@@ -1,0 +1,42 @@
+"""What Inductor may ask of a kernel and the generic kernel does not compute, each with its reason.
+
+Together with `vector_ops.EMITTERS` and what the recorder takes itself this is Inductor's whole list; a test holds
+them against it.
+"""
+
+from __future__ import annotations
+
+__all__ = ["UNSUPPORTED"]
+
+_BY_REASON = {
+    "values of loop indices, masks and gathers need index arithmetic in the lanes, which is not built yet": (
+        "index_expr value_expr indirect_indexing check_bounds masked bucketize"
+    ),
+    "reductions, scans and sorts are not built yet": "reduction store_reduction partial_accumulate scan sort dot",
+    "integer arithmetic is not built yet": (
+        "bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift lshift rshift"
+        " floordiv truncdiv int_truediv mod remainder floor_to_int ceil_to_int round_to_int trunc_to_int"
+        " to_dtype_bitcast"
+    ),
+    "this elementary function has no accurate lane implementation yet": (
+        "acos acosh asin asinh atan2 atanh cosh sinh tan erfc erfcx erfinv exp2 expm1 log10 log1p log2 lgamma pow fmod"
+        " hypot ldexp frexp nextafter signbit"
+    ),
+    "random numbers are not built yet": "load_seed rand randn randint64 rand_eager",
+    "this special function has no lane implementation": (
+        "airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 digamma gammainc gammaincc i0 i0e i1 i1e igamma igammac"
+        " log_ndtr"
+        " modified_bessel_i0 modified_bessel_i1 modified_bessel_k0 modified_bessel_k1 ndtr ndtri polygamma"
+        " scaled_modified_bessel_k0 scaled_modified_bessel_k1 spherical_bessel_j0 zeta"
+        " chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w"
+        " shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v"
+        " shifted_chebyshev_polynomial_w legendre_polynomial_p hermite_polynomial_h hermite_polynomial_he"
+        " laguerre_polynomial_l"
+    ),
+    "other backends' own operation; it does not reach this one": (
+        "output placeholder halide_clamp inline_asm_elementwise device_assert_async"
+    ),
+}
+
+UNSUPPORTED: dict[str, str] = {name: reason for reason, names in _BY_REASON.items() for name in names.split()}
+"""Operation name to reason."""
