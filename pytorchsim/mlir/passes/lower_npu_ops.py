@@ -40,15 +40,28 @@ def lower_npu_ops(module: ir.Module, config: NpuConfig) -> None:
 
 
 def _buffer(operation: ir.Operation, config: NpuConfig) -> None:
-    """An external symbol: no initialiser (an `uninitialized` one would be folded to undef)."""
+    """An external symbol: no initialiser (an undefined one would be folded away)."""
     del config
-    kind = ir.MemRefType.get([_int(operation, "bytes")], ir.IntegerType.get_signless(8))
-    memref.GlobalOp(_string(operation, "sym_name"), ir.TypeAttr.get(kind), alignment=_int(operation, "alignment"))
+    kind = ir.Type.parse(f"!llvm.array<{_int(operation, 'bytes')} x i8>")
+    external = ir.Attribute.parse("#llvm.linkage<external>")
+    llvm.GlobalOp(
+        kind, _string(operation, "sym_name"), external, alignment=_int(operation, "alignment"), addr_space=0
+    )
 
 
 def _buffer_ref(operation: ir.Operation, config: NpuConfig) -> ir.Value:
+    """A memref of the symbol's address. As the struct that memrefs lower to: a memref.global could not be named by
+    descriptors, which are llvm globals."""
     del config
-    return memref.get_global(operation.results[0].type, ir.FlatSymbolRefAttr(operation.attributes["buffer"]).value)
+    kind = ir.MemRefType(operation.results[0].type)
+    struct = ir.Type.parse("!llvm.struct<(ptr, ptr, i64, array<1 x i64>, array<1 x i64>)>")
+    address = llvm.mlir_addressof(ir.Type.parse("!llvm.ptr"), operation.attributes["buffer"])
+    zero, one, size = (arith.constant(ir.IntegerType.get_signless(64), value) for value in (0, 1, kind.shape[0]))
+    value = llvm.PoisonOp(struct).result
+    for position, part in (([0], address), ([1], address), ([2], zero), ([3, 0], size), ([4, 0], one)):
+        value = llvm.insertvalue(value, part, position)
+    cast = ir.Operation.create("builtin.unrealized_conversion_cast", results=[kind], operands=[value])
+    return cast.results[0]
 
 
 def _descriptor(operation: ir.Operation, config: NpuConfig) -> None:

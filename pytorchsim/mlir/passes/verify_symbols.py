@@ -26,17 +26,14 @@ class SymbolTable:
 
 
 def symbol_problems(module: ir.Module) -> tuple[SymbolTable, list[str]]:
-    """The symbols, and what is wrong with them."""
-    table, problems, seen = SymbolTable(), [], set()
+    """The symbols, and what is wrong with them. MLIR itself refuses a symbol that is defined twice."""
+    table, problems = SymbolTable(), list[str]()
     referenced: list[tuple[ir.Operation, str]] = []
     for view in module.body.operations:
         operation = view.operation
         if "sym_name" not in operation.attributes:
             continue
         symbol = str(ir.StringAttr(operation.attributes["sym_name"]).value)
-        if symbol in seen:
-            problems.append(problem_at(operation, f"the symbol {symbol!r} exists already"))
-        seen.add(symbol)
         if operation.name == "npu.buffer":
             problems += [problem_at(operation, text) for text in _buffer_problems(operation)]
             table.buffer_bytes[symbol] = _int(operation, "bytes")

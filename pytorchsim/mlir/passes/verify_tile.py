@@ -125,10 +125,8 @@ def _shape_problems(kind: ir.VectorType, config: NpuConfig) -> list[str]:
     count, element = kind.shape[0], kind.element_type
     if count < 2 or count & (count - 1):
         return [f"{kind}: a vector's length is a power of two from 2 (LLVM makes scalars of shorter ones)"]
-    if isinstance(element, ir.IndexType):
-        return [f"{kind}: elements are i1..i64 or floats; index vectors double their width unseen"]
     # A mask is one register; its length is bounded by that of bytes at the largest group.
-    bits = max(8, element.width)
+    bits = 64 if isinstance(element, ir.IndexType) else max(8, element.width)
     if count * bits > _LARGEST_LMUL * config.core.vlen_bits:
         longest = _LARGEST_LMUL * config.core.vlen_bits // bits
         return [f"{kind}: longer than a group of {_LARGEST_LMUL} registers, at most {longest} elements"]
