@@ -29,7 +29,7 @@ _NOT_STACK = r"(?!.*\(sp\))"
 RULES: tuple[Rule, ...] = (
     Rule(
         "vector-to-scalar",
-        re.compile(r"(vmv\.x\.s|vfmv\.f\.s|vcpop\.m|vpopc\.m|vfirst\.m|sf\.vc\.x\.|sf\.vc\.i\.)"),
+        re.compile(r"(vmv\.x\.s|vfmv\.f\.s|vcpop\.m|vpopc\.m|vfirst\.m)"),
         "a lane's value in a scalar register faults unless all lanes agree",
     ),
     Rule(

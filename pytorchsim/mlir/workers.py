@@ -128,7 +128,7 @@ class WorkerPool:
 
     def __init__(self, workers: int, *, timeout_seconds: float = _TIMEOUT_SECONDS) -> None:
         self.workers = workers
-        self._timeout_seconds = timeout_seconds
+        self.timeout_seconds = timeout_seconds
         self._free = threading.Semaphore(workers)
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
@@ -140,13 +140,13 @@ class WorkerPool:
         with self._free:
             worker = self._take()
             try:
-                reply = worker.request(message, self._timeout_seconds)
+                reply = worker.request(message, self.timeout_seconds)
             except EOFError:
                 raise WorkerError(f"the LLVM worker died ({worker.died()})") from None
             except TimeoutError:
                 worker.process.kill()
                 worker.died()
-                raise WorkerError(f"LLVM did not finish in {self._timeout_seconds:g} s") from None
+                raise WorkerError(f"LLVM did not finish in {self.timeout_seconds:g} s") from None
             except BaseException:  # interrupted in the middle of a reply: this pipe is of no use any more
                 worker.process.kill()
                 worker.died()

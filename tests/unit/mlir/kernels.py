@@ -1,0 +1,80 @@
+"""Small kernels that several tests compile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from mlir import ir
+from mlir.dialects import arith, scf, vector
+
+from pytorchsim.config.model import NpuConfig
+from pytorchsim.mlir import builders
+from pytorchsim.target import dtypes
+from pytorchsim.target.descriptor import Axis, Descriptor, TransferOp
+
+Body = Callable[[Sequence[ir.Value], ir.Value], None]
+"""Builds the ops of one vector: (tile arguments, position)."""
+
+
+def tile_kernel(
+    name: str,
+    body: Body,
+    *,
+    config: NpuConfig | None = None,
+    element: Callable[[], ir.Type] | None = None,
+    element_bytes: int = 4,
+    elements: int = 64,
+    step: int = 16,
+    tiles: int = 2,
+    copies: int = 2,
+    element_count: int = 10,
+) -> str:
+    """A kernel that loads `tiles - 1` tiles, runs `body` over them, stores the last one."""
+    config = config or NpuConfig()
+    with builders.KernelBuilder(name, config, origins=["test"], tile_shape={"i": elements}) as kernel:
+        kind = element() if element else ir.F32Type.get()
+        buffers = [kernel.buffer(f"b{n}", elements * element_bytes, copies=copies) for n in range(tiles)]
+        axes = (Axis(config.core.lanes, 1, elements, lane=True), Axis(elements, config.core.lanes, 1))
+        descriptors = [
+            kernel.descriptor(
+                f"t{n}",
+                Descriptor(n, TransferOp.STORE if n == tiles - 1 else TransferOp.LOAD, dtypes.F32, axes),
+            )
+            for n in range(tiles)
+        ]
+        with kernel.tile_function("body", [(elements, kind)] * tiles) as tile:
+            bounds = [builders.index_constant(value) for value in (0, elements, step)]
+            for position in scf.for_(*bounds):
+                body(tile.arguments, position)
+                scf.yield_([])
+        with kernel.control() as (core, cores):
+            memories = [builders.buffer_ref(buffer) for buffer in buffers]
+            for number in scf.for_(core, builders.index_constant(element_count), cores):
+                copy = arith.remui(number, builders.index_constant(copies))
+                shift = arith.muli(copy, builders.index_constant(buffers[0].bytes_per_copy))
+                views = [builders.tile_view(memory, shift, elements, kind) for memory in memories]
+                origin = arith.muli(number, builders.index_constant(elements))
+                for descriptor, view in zip(descriptors[:-1], views, strict=False):
+                    builders.transfer(descriptor, view, copy, {1: origin})
+                builders.wait(copy)
+                builders.call_tile(tile, views)
+                builders.transfer(descriptors[-1], views[-1], 8, {1: origin})
+                builders.wait(8)
+                scf.yield_([])
+        return kernel.text()
+
+
+def unary(build: Callable[[ir.Value], ir.Value], step: int = 16) -> Body:
+    """Load from the first tile, `build`, store to the last."""
+
+    def body(arguments: Sequence[ir.Value], position: ir.Value) -> None:
+        kind = ir.VectorType.get([step], ir.MemRefType(arguments[0].type).element_type)
+        value = build(vector.load(kind, arguments[0], [position]))
+        vector.store(value, arguments[-1], [position])
+
+    return body
+
+
+def add_kernel(name: str = "add") -> str:
+    """x + x."""
+    return tile_kernel(name, unary(lambda value: arith.addf(value, value)))
