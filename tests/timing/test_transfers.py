@@ -28,11 +28,9 @@ def contiguous(size_bytes: int, base: int = 0) -> list[tuple[int, int, list[tupl
     return [(base, size_bytes, [])]
 
 
-def one_transfer(
-    size_bytes: int, *, store: bool = False, base: int = 0, scratchpad_bytes: int | None = None
-) -> _native.Trace:
+def one_transfer(size_bytes: int, *, base: int = 0, scratchpad_bytes: int | None = None) -> _native.Trace:
     trace = _native.Trace()
-    trace.start(0, store, contiguous(size_bytes, base), scratchpad_bytes)
+    trace.start(0, False, contiguous(size_bytes, base), scratchpad_bytes)
     trace.wait(0)
     return trace
 
