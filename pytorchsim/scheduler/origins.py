@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,8 @@ import torch
 from torch._inductor.scheduler import BaseSchedulerNode
 
 __all__ = ["Origins", "origins_of"]
+
+_HINT_CHARACTERS = 60
 
 
 @dataclass(frozen=True)
@@ -20,8 +23,9 @@ class Origins:
 
     @property
     def hint(self) -> str:
-        """A short name for a kernel made of these operators."""
-        return "_".join(dict.fromkeys(self.operators)) or "kernel"
+        """A short name for a kernel of these operators: an identifier without `__`, which separates tile functions."""
+        words = re.sub(r"[^A-Za-z0-9]+", "_", "_".join(self.operators)).strip("_")
+        return "_".join(["npu", words[:_HINT_CHARACTERS].strip("_")]) if words else "npu"
 
     def __str__(self) -> str:
         """`relu, add (model.py:7)`."""

@@ -50,7 +50,7 @@ def machine_dtype(dtype: torch.dtype) -> Dtype:
     return found
 
 
-class LoopRecorder(DefaultHandler):  # type: ignore[misc]
+class LoopRecorder(DefaultHandler):
     """An Inductor ops handler that writes down what it is asked to do."""
 
     def __init__(self, variables: Sequence[sympy.Symbol], sizes: Sequence[int], reduced: int = 0) -> None:

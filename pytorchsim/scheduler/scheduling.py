@@ -11,6 +11,7 @@ from typing import Any
 import sympy
 import torch
 from torch._inductor.codegen.common import BackendFeature, Kernel
+from torch._inductor.ops_handler import NoopHandler
 from torch._inductor.scheduler import BaseSchedulerNode, BaseScheduling, FusedSchedulerNode, SchedulerNode
 from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
@@ -32,7 +33,7 @@ Space = tuple[tuple[sympy.Expr, ...], ...]
 class _NpuKernel(Kernel[Any]):
     """Inductor's view of a kernel: its arguments and which of its buffers nobody else needs."""
 
-    overrides = staticmethod(lambda: None)  # replaced by the recorder before any body runs
+    overrides = NoopHandler  # the recorder takes its place before any body runs
 
 
 class MLIRScheduling(BaseScheduling):
@@ -116,7 +117,7 @@ class MLIRScheduling(BaseScheduling):
             origins.operators,
             self._config,
         )
-        wrapper = V.graph.wrapper_code
+        wrapper: Any = V.graph.wrapper_code  # ours: frontend/wrapper.py
         stored = {arguments[store.access.buffer] for store in program.stores}
         name = wrapper.define_npu_kernel(
             origins.hint,
@@ -149,5 +150,5 @@ def _metadata(built: LoopKernel, program: LoopProgram, origins: Origins, stored:
 
 def _located(error: UnsupportedError, origins: Origins, nodes: Sequence[SchedulerNode]) -> UnsupportedError:
     """The same refusal with the place in the model and the shape."""
-    shapes = ", ".join(str(tuple(node.node.get_size())) for node in nodes if node.node is not None)
+    shapes = ", ".join(str(tuple(output.node.get_size())) for node in nodes for output in node.get_outputs())
     return type(error)(f"{error}; in {origins}, output shapes {shapes}")

@@ -18,10 +18,8 @@ def fold_vector(partial: Partial, elements: int, combine: Callable[[Partial, Par
     """All elements of each vector folded, by rotations of half, a quarter ... of the vector."""
     shift = elements // 2
     while shift:
-        order = [(element + shift) % elements for element in range(elements)]
-        partial = combine(
-            partial, tuple(_as_bytes(value, lambda v, o=order: vector.shuffle(v, v, o)) for value in partial)
-        )
+        rotate = _rotation(elements, shift)
+        partial = combine(partial, tuple(_as_bytes(value, rotate) for value in partial))
         shift //= 2
     return partial
 
@@ -29,10 +27,18 @@ def fold_vector(partial: Partial, elements: int, combine: Callable[[Partial, Par
 def fold_lanes(partial: Partial, lanes: int, combine: Callable[[Partial, Partial], Partial]) -> Partial:
     """The same vector of all lanes folded, by exchanges with the lane whose number differs in one bit."""
     for step in range(lanes.bit_length() - 1):
-        partial = combine(
-            partial, tuple(_as_bytes(value, lambda v, s=step: builders.exchange(v, s)) for value in partial)
-        )
+        exchange = _exchange(step)
+        partial = combine(partial, tuple(_as_bytes(value, exchange) for value in partial))
     return partial
+
+
+def _rotation(elements: int, shift: int) -> Callable[[ir.Value], ir.Value]:
+    order = [(element + shift) % elements for element in range(elements)]
+    return lambda value: vector.shuffle(value, value, order)
+
+
+def _exchange(step: int) -> Callable[[ir.Value], ir.Value]:
+    return lambda value: builders.exchange(value, step)
 
 
 def _as_bytes(value: ir.Value, move: Callable[[ir.Value], ir.Value]) -> ir.Value:

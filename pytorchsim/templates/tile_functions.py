@@ -70,7 +70,10 @@ class TileFunctions:
                     for reduction, partial in block.walk(stage, number, start).items():
                         block.values[reduction] = block.result(reduction, block.fold(reduction, partial, self.lanes))
 
-        buffers = [*self.program.loads, *(StoreBuffer(number) for number in range(len(self.program.stores)))]
+        buffers: list[BufferKey] = [
+            *self.program.loads,
+            *(StoreBuffer(number) for number in range(len(self.program.stores))),
+        ]
         return self._function("body", buffers, emit)
 
     def streamed(self) -> tuple[StreamedStage, ...]:
