@@ -16,7 +16,7 @@ CPP_SOURCES := $(sort $(shell find togsim third_party -type f \( -name '*.h' -o 
 BUILD_INPUTS := $(CPP_SOURCES) $(sort $(shell find CMakeLists.txt togsim third_party -name CMakeLists.txt -o -name '*.cmake' 2>/dev/null)) \
   $(sort $(wildcard pytorchsim/target/*.py))
 
-.PHONY: help demo test test-slow lint format wheel docs install build clean
+.PHONY: help demo test test-slow lint format sanitize wheel docs install build clean
 
 help:  ## This list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 20
@@ -40,6 +40,20 @@ lint: build  ## ruff, mypy, clang-format, import layers; changes nothing
 format: install  ## Format Python and C++ in place
 	$(BIN)/ruff check --fix-only --quiet . && $(BIN)/ruff format .
 	@if [ -n "$(strip $(CPP_SOURCES))" ]; then $(BIN)/clang-format -i $(CPP_SOURCES); fi
+
+# The same C++ with address and undefined-behaviour sanitizers, editable in an environment of its own that borrows
+# everything else from .venv. Python is not instrumented, hence the preload; what it leaks is not ours to judge.
+SANITIZED := build/sanitize/env
+SITE_PACKAGES = $(shell $(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+
+sanitize: install  ## The tests of the C++ parts, with sanitizers. LAYERS narrows it
+	@$(BIN)/python -m venv --without-pip $(SANITIZED)
+	@own=$$($(SANITIZED)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
+	  echo '$(SITE_PACKAGES)' > "$$own/dependencies.pth"; ln -sfn '$(SITE_PACKAGES)/riscv' "$$own/riscv"
+	@$(SANITIZED)/bin/python -m pip -qq install --no-deps --no-build-isolation --editable . \
+	  -C build-dir=build/sanitize/cmake -C cmake.define.PYTORCHSIM_SANITIZE=ON
+	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
+	  $(SANITIZED)/bin/python tools/run_layers.py $(or $(LAYERS),unit+passes timing) --pytest='-m "not slow" $(PYTEST)'
 
 wheel: install  ## dist/*.whl
 	@$(PIP) wheel --no-deps --no-build-isolation -w dist .

@@ -76,7 +76,9 @@ def test_wheel_works_in_a_new_environment_elsewhere(tmp_path: Path) -> None:
         run_python(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=tmp_path).strip()
     )
     # A plain path: the .pth file of an editable install in there is not read.
-    (site_packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    dependencies = Path(sysconfig.get_path("purelib"))
+    (site_packages / "dependencies.pth").write_text(f"{dependencies}\n")
+    (site_packages / "riscv").symlink_to(dependencies / "riscv")  # found by a path relative to the extension
 
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
