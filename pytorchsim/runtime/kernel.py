@@ -1,0 +1,164 @@
+"""A kernel of a graph at run time: tensors in, launches on every core, one entry in the record.
+
+In: what the generated module says about the kernel (text, metadata), later the linked program. Out: results in the
+tensors' memory (functional modes) and a `LaunchRecord`.
+Assumes: arguments are CPU tensors in the order of the slots. In timing mode no data moves: outputs keep what their
+memory held before, which is undefined.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pytorchsim.report.record import KernelFacts, LaunchRecord
+from pytorchsim.runtime.latencies import TILE_LATENCIES
+from pytorchsim.runtime.session import ThreadSession, thread_session
+
+if TYPE_CHECKING:
+    from pytorchsim.mlir.compiled_kernel import CompiledKernel
+    from pytorchsim.runtime.graph import Graph
+    from pytorchsim.simulator.functional import LaunchResult, Machine, Slot
+
+__all__ = ["Kernel", "KernelMetadata"]
+
+_DIRECTIONS = {"load": False, "store": True, "load-store": True}
+"""What a slot's direction in the metadata says about whether the kernel writes it."""
+
+
+@dataclass(frozen=True)
+class KernelMetadata:
+    """What a generated module says about a kernel. `writes`: per slot, whether the kernel writes the tensor."""
+
+    facts: KernelFacts
+    writes: tuple[bool, ...]
+
+    @classmethod
+    def parse(cls, name: str, text: str) -> KernelMetadata:
+        """From JSON. ValueError: a slot's direction is unknown."""
+        values: Mapping[str, Any] = json.loads(text)
+        directions = list(values["slots"])
+        unknown = sorted({str(direction) for direction in directions} - _DIRECTIONS.keys())
+        if unknown:
+            raise ValueError(f"kernel {name!r}: unknown slot directions {unknown}; known: {', '.join(_DIRECTIONS)}")
+        facts = KernelFacts(
+            name=name,
+            origins=tuple(values.get("origins", ())),
+            source_lines=tuple(values.get("source_lines", ())),
+            shape=tuple(values.get("shape", ())),
+            tile=dict(values.get("tile", {})),
+            reasons=tuple(values.get("reasons", ())),
+        )
+        return cls(facts, tuple(_DIRECTIONS[direction] for direction in directions))
+
+
+class Kernel:
+    """A kernel as the generated module holds it: `kernel.run(arg0_1, buf0)`."""
+
+    def __init__(self, graph: Graph, metadata: KernelMetadata, compiled: Future[CompiledKernel]) -> None:
+        self._graph = graph
+        self._metadata = metadata
+        self._compiled = compiled
+
+    @property
+    def name(self) -> str:
+        """The kernel's name, unique in its graph."""
+        return self._metadata.facts.name
+
+    def compiled(self) -> CompiledKernel:
+        """The compiled kernel; waits for it. Raises what the compiler raised."""
+        return self._compiled.result()
+
+    def run(self, *tensors: torch.Tensor) -> None:
+        """Launch the kernel on all cores of the machine.
+
+        Args:
+            tensors: one CPU tensor per slot, in order.
+
+        Raises:
+            MachineFault: the machine refused an instruction; the message has kernel, function, instruction and address.
+            TypeError, ValueError: not the arguments of this kernel.
+        """
+        self._check(tensors)
+        session = thread_session()
+        session.current_graph  # noqa: B018  raises outside of a graph
+        slots = [_slot(session, tensor, writes) for tensor, writes in zip(tensors, self._metadata.writes, strict=True)]
+        started = time.perf_counter()
+        results = self._launch(session, slots)
+        functional_done = time.perf_counter()
+        session.account("functional", functional_done - started)
+        self._record(session, results)
+        if self._graph.timed:
+            session.account("timing", time.perf_counter() - functional_done)
+
+    def _check(self, tensors: Sequence[torch.Tensor]) -> None:
+        expected = len(self._metadata.writes)
+        if len(tensors) != expected:
+            raise TypeError(f"kernel {self.name!r} takes {expected} tensors, got {len(tensors)}")
+        for number, tensor in enumerate(tensors):
+            if not isinstance(tensor, torch.Tensor) or tensor.device.type != "cpu" or tensor.layout != torch.strided:
+                kind = f"{tensor.device} {tensor.layout}" if isinstance(tensor, torch.Tensor) else type(tensor).__name__
+                raise TypeError(f"kernel {self.name!r}: argument {number} is {kind}, expected a strided CPU tensor")
+
+    def _launch(self, session: ThreadSession, slots: Sequence[Slot]) -> list[LaunchResult]:
+        """One result per core, in order of cores."""
+        config = self._graph.config
+        program = self._graph.program
+        machine: Machine = session.machine(config, self._graph.config_digest)
+        machine.load(program)
+        digest = self._graph.config_digest
+        tiles = {
+            name: program.tile_digests[name] for name in program.tile_functions if name.startswith(f"{self.name}__")
+        }
+        results = []
+        for core in range(config.cores):
+            known = {name: TILE_LATENCIES.known(digest, object_digest) for name, object_digest in tiles.items()}
+            result = machine.launch(
+                self.name, slots, core=core, cores=config.cores, mode=self._graph.mode, latencies=known
+            )
+            for name, measured in result.measured.items():
+                TILE_LATENCIES.add(digest, tiles[name], measured)
+            results.append(result)
+        return results
+
+    def _record(self, session: ThreadSession, results: Sequence[LaunchResult]) -> None:
+        timing = None
+        if self._graph.timed:
+            from pytorchsim.simulator.timing import simulate
+
+            timing = simulate([result.trace for result in results], self._graph.config)
+        instructions: dict[str, int] = {}
+        for result in results:
+            for kind, count in result.instructions.items():
+                instructions[kind] = instructions.get(kind, 0) + count
+        session.current_graph.launches.append(
+            LaunchRecord(
+                kernel=self._metadata.facts,
+                timing=timing,
+                instructions=instructions,
+                stack_bytes=max(result.stack_bytes for result in results),
+                assumed_indices=sum(result.assumed_indices for result in results),
+            )
+        )
+
+
+def _slot(session: ThreadSession, tensor: torch.Tensor, writes: bool) -> Slot:
+    """The tensor as the machine sees it. Accesses may go anywhere in its storage, as views of it may."""
+    from pytorchsim.simulator.functional import Slot
+
+    storage = tensor.untyped_storage()
+    offset_bytes = tensor.storage_offset() * tensor.element_size()
+    return Slot(
+        data=tensor.data_ptr(),
+        lowest_byte=-offset_bytes,
+        end_byte=storage.nbytes() - offset_bytes,
+        dram_address=session.allocator.address(tensor),
+        element_bytes=tensor.element_size(),
+        writable=writes,
+    )

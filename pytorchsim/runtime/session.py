@@ -1,0 +1,121 @@
+"""The state of a thread: the record of its last top-level call, the DRAM addresses of that call, its machines.
+
+In: graphs that begin and end. Out: `GraphRecord`s in the thread's `CallRecord`, which `pytorchsim.report()` shows.
+Assumes: graphs of one thread nest (a graph may call another one), they do not overlap.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pytorchsim.report.record import CallRecord, GraphRecord, set_thread_record, thread_record
+from pytorchsim.runtime.allocator import DramAllocator
+from pytorchsim.runtime.calls import CallToken, backward_pass, enclosing_call
+
+if TYPE_CHECKING:
+    from pytorchsim.config.model import NpuConfig
+    from pytorchsim.simulator.functional import Machine
+
+__all__ = ["ThreadSession", "thread_session"]
+
+
+@dataclass
+class _ActiveGraph:
+    record: GraphRecord
+    began: float
+    accounted: float = 0.0  # seconds of launches and of graphs called from this one
+
+
+@dataclass
+class ThreadSession:
+    """What one thread knows about its calls."""
+
+    allocator: DramAllocator = field(default_factory=DramAllocator)
+    _active: list[_ActiveGraph] = field(default_factory=list)
+    _call: CallToken | None = None
+    _backward: int | None = None
+    _forward_graphs: int = 0
+    _machines: dict[str, Machine] = field(default_factory=dict)
+
+    def begin(self, record: GraphRecord) -> None:
+        """A graph starts to run; outside of any other one it may start a new call."""
+        if not self._active:
+            self._enter_call()
+        current = thread_record()
+        if current is None:  # cleared by the user between two graphs
+            current = CallRecord()
+            set_thread_record(current)
+        current.graphs.append(record)
+        self._active.append(_ActiveGraph(record, time.perf_counter()))
+
+    def end(self, record: GraphRecord) -> None:
+        """The graph is done, or an error ended it. Graphs that it left running end with it."""
+        while self._active:
+            active = self._active.pop()
+            seconds = time.perf_counter() - active.began
+            active.record.add_seconds("host", max(0.0, seconds - active.accounted))
+            if self._active:
+                self._active[-1].accounted += seconds
+            if active.record is record:
+                return
+
+    @property
+    def current_graph(self) -> GraphRecord:
+        """The graph that runs. RuntimeError: none does."""
+        if not self._active:
+            raise RuntimeError("a kernel was launched outside of begin() and end() of its graph")
+        return self._active[-1].record
+
+    def account(self, stage: str, seconds: float) -> None:
+        """Host seconds that the running graph spent in a stage."""
+        active = self._active[-1]
+        active.record.add_seconds(stage, seconds)
+        active.accounted += seconds
+
+    def machine(self, config: NpuConfig, digest: str) -> Machine:
+        """The thread's machine of this config (`digest` is its digest), made at first use."""
+        machine = self._machines.get(digest)
+        if machine is None:
+            from pytorchsim.simulator.functional import Machine
+
+            machine = self._machines[digest] = Machine(config)
+        return machine
+
+    def _enter_call(self) -> None:
+        """Decide whether a graph that begins now continues the last call, is its backward pass, or starts another."""
+        backward = backward_pass()
+        record = thread_record()
+        if backward is not None:
+            if record is None:
+                self._start_call(None)
+            elif self._backward is None:
+                self._forward_graphs = len(record.graphs)
+            elif self._backward != backward:  # only the last backward pass counts
+                set_thread_record(CallRecord(record.graphs[: self._forward_graphs]))
+            self._backward = backward
+            return
+        call = enclosing_call()
+        if record is None or call is not self._call:
+            self._start_call(call)
+
+    def _start_call(self, call: CallToken | None) -> None:
+        set_thread_record(CallRecord())
+        self.allocator = DramAllocator()
+        self._call, self._backward, self._forward_graphs = call, None, 0
+
+
+class _Threads(threading.local):
+    session: ThreadSession | None = None
+
+
+_THREADS = _Threads()
+
+
+def thread_session() -> ThreadSession:
+    """The calling thread's session."""
+    if _THREADS.session is None:
+        _THREADS.session = ThreadSession()
+    return _THREADS.session
