@@ -12,8 +12,8 @@ BIN := $(VENV)/bin
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip -qq --no-input
 
 # What the extension module is built from: our C++ and the tables it is generated from.
-CPP_SOURCES := $(sort $(shell find togsim third_party -type f \( -name '*.h' -o -name '*.cc' -o -name '*.cpp' -o -name '*.inc' \) 2>/dev/null))
-BUILD_INPUTS := $(CPP_SOURCES) $(sort $(shell find CMakeLists.txt togsim third_party -name CMakeLists.txt -o -name '*.cmake' 2>/dev/null)) \
+CPP_SOURCES := $(sort $(shell find togsim third_party -name '*.h' -o -name '*.cc'))
+BUILD_INPUTS := $(CPP_SOURCES) $(sort $(shell find CMakeLists.txt togsim third_party -name CMakeLists.txt)) \
   $(sort $(wildcard pytorchsim/target/*.py))
 
 .PHONY: help demo test test-slow lint format sanitize wheel docs install build clean
@@ -31,15 +31,17 @@ test-slow: build  ## The tests that take long
 	@$(BIN)/python tools/run_layers.py $(LAYERS) --pytest='-m slow $(PYTEST)'
 
 lint: build  ## ruff, mypy, clang-format, import layers; changes nothing
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	@if [ -n "$(strip $(CPP_SOURCES))" ]; then echo clang-format; $(BIN)/clang-format --dry-run --Werror $(CPP_SOURCES); fi
-	$(BIN)/lint-imports --no-logo
+	@failed=(); check() { echo "lint: $$*" | cut -c1-80; "$$@" || failed+=("$${1##*/}"); }; \
+	  check $(BIN)/ruff check --quiet . ; \
+	  check $(BIN)/ruff format --quiet --check . ; \
+	  check $(BIN)/mypy --no-error-summary ; \
+	  check $(BIN)/clang-format --dry-run --Werror $(CPP_SOURCES) ; \
+	  check $(BIN)/lint-imports --no-logo ; \
+	  if [ $${#failed[@]} -gt 0 ]; then echo "lint: failed: $${failed[*]}" >&2; exit 1; fi
 
 format: install  ## Format Python and C++ in place
 	$(BIN)/ruff check --fix-only --quiet . && $(BIN)/ruff format .
-	@if [ -n "$(strip $(CPP_SOURCES))" ]; then $(BIN)/clang-format -i $(CPP_SOURCES); fi
+	@$(BIN)/clang-format -i $(CPP_SOURCES)
 
 # The same C++ with address and undefined-behaviour sanitizers, editable in an environment of its own that borrows
 # everything else from .venv. Python is not instrumented, hence the preload; what it leaks is not ours to judge.

@@ -10,6 +10,7 @@ Assumes: run by the Python that has pytest and the built package, in the root of
 from __future__ import annotations
 
 import argparse
+import shlex
 import subprocess
 import sys
 import time
@@ -127,7 +128,7 @@ def main(arguments: list[str]) -> int:
     if unknown:
         parser.error(f"unknown layer {', '.join(unknown)}; known: {', '.join(LAYERS)}")
 
-    outcomes = [run_layer(name, options.pytest.split()) for name in options.layers or LAYERS]
+    outcomes = [run_layer(name, shlex.split(options.pytest)) for name in options.layers or LAYERS]
     rows = [*options.stage, *outcomes]
     print(f"\n{table(rows)}")
     for row in rows:
