@@ -94,6 +94,10 @@ def __getattr__(name: str) -> Any:
         import pytorchsim.config
 
         return getattr(pytorchsim.config, name)
+    if name == "report":  # a package that can be called, see its __init__
+        import importlib
+
+        return importlib.import_module("pytorchsim.report")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -56,7 +56,7 @@ class LaunchTiming:
 
 def lane_core_params(config: NpuConfig) -> _native.LaneCoreParams:
     """The lane core's figures for the engine, whose scoreboard runs along with the functional execution."""
-    from pytorchsim import _native
+    from pytorchsim.simulator.native import _native
 
     core = config.core
     params = _native.LaneCoreParams()
@@ -76,7 +76,7 @@ def lane_core_params(config: NpuConfig) -> _native.LaneCoreParams:
 
 
 def _machine_params(config: NpuConfig) -> _native.TimingParams:
-    from pytorchsim import _native
+    from pytorchsim.simulator.native import _native
 
     params = _native.TimingParams()
     params.launch_cycles = config.core.launch_cycles
@@ -96,7 +96,7 @@ def simulate(traces: Sequence[_native.Trace], config: NpuConfig) -> LaunchTiming
     Raises:
         TimingError: the traces are not of this machine or wait for what never comes; it says which core and tag.
     """
-    from pytorchsim import _native
+    from pytorchsim.simulator.native import _native
 
     if not 0 < len(traces) <= config.cores:
         raise TimingError(f"{len(traces)} traces for {config.cores} cores; give one per core that takes part")

@@ -1,0 +1,225 @@
+"""Reports from records made by hand: sums, the bound rule, the schema, tables and files."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import pytorchsim
+from pytorchsim.config import load_config
+from pytorchsim.report.bound import CycleShares, bound_by
+from pytorchsim.report.record import CallRecord, GraphRecord, KernelFacts, LaunchRecord, set_thread_record
+from pytorchsim.report.summary import NOTHING_RAN, Report, report_of
+from pytorchsim.simulator.timing import CoreTiming, LaunchTiming
+
+SCHEMA = json.loads((Path(__file__).parents[3] / "docs" / "report.schema.json").read_text(encoding="utf-8"))
+CONFIG = load_config("tpuv3")
+
+HOST_OP = {
+    "op": "aten.sort",
+    "fx_node": "sort",
+    "buffer": "buf3",
+    "shape": [4, 5],
+    "dtype": "float32",
+    "file": "model.py",
+    "line": 12,
+    "code": "x.sort()",
+}
+
+
+def timing(cycles: int = 1000, **parts: int) -> LaunchTiming:
+    values = {"tile": 600, "scalar": 100, "load_wait": 250, "store_wait": 50, "idle": 0} | parts
+    core = CoreTiming(**{f"{name}_cycles": count for name, count in values.items()})
+    return LaunchTiming(
+        cycles=cycles,
+        launch_cycles=0,
+        cores=(core,),
+        transfers=4,
+        bytes_read=4096,
+        bytes_written=2048,
+        burst_bytes_read=8192,
+        burst_bytes_written=2048,
+        dram_busy_cycles=20,
+    )
+
+
+def launch(name: str = "add_0", measured: LaunchTiming | None = None) -> LaunchRecord:
+    facts = KernelFacts(name, ("add", "relu"), ("model.py:3",), (47, 10), {"axis0": 8}, ("tile 16 x 8: too large",))
+    return LaunchRecord(facts, measured, {"scalar": 10, "vector": 20}, stack_bytes=64)
+
+
+def graph(*launches: LaunchRecord, name: str = "inference_0", mode: str = "functional+timing") -> GraphRecord:
+    facts = {"host_ops": [HOST_OP], "fusion": [{"nodes": "buf0, buf1", "reason": "other iteration space"}]}
+    seconds = {"compile": 0.5, "functional": 0.25, "host": 0.125}
+    return GraphRecord(name, "inference", CONFIG, mode, facts, list(launches), seconds)
+
+
+def valid(report: Report) -> dict[str, Any]:
+    values = json.loads(json.dumps(report.to_dict()))
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    jsonschema.validate(values, SCHEMA)
+    assert values == report.to_dict()
+    return values
+
+
+def test_one_launch() -> None:
+    values = valid(report_of(CallRecord([graph(launch(measured=timing()))])))
+    (kernel,) = values["kernels"]
+    assert (kernel["name"], kernel["origins"], kernel["shape"]) == ("add_0", ["add", "relu"], [47, 10])
+    assert (kernel["cycles"], kernel["bytes_read"], kernel["bytes_written"]) == (1000, 4096, 2048)
+    assert kernel["burst_bytes"] == 8192 + 2048
+    assert (kernel["utilisation"], kernel["dram_utilisation"]) == (0.6, 0.02)
+    assert kernel["bound_by"] == "compute"
+    assert kernel["core_cycles"] == {"tile": 600, "scalar": 100, "load_wait": 250, "store_wait": 50, "idle": 0}
+    assert kernel["reasons"] == ["tile 16 x 8: too large"]
+    assert values["totals"]["cycles"] == 1000
+    assert values["totals"]["microseconds"] == pytest.approx(1000 / 940)
+    assert values["totals"]["host_ops"] == 1
+    assert values["host_ops"][0]["op"] == "aten.sort"
+    assert values["config"]["name"] == "tpuv3"
+    assert values["config"]["digest"] == CONFIG.digest()
+    assert values["graphs"][0]["facts"] == {"fusion": [{"nodes": "buf0, buf1", "reason": "other iteration space"}]}
+
+
+def test_launches_of_a_kernel_are_summed_over_runs_of_its_graph() -> None:
+    one, two = launch(measured=timing()), launch("mul_1", timing(500, tile=100, load_wait=400, scalar=0, store_wait=0))
+    values = valid(report_of(CallRecord([graph(one, two, one), graph(one)])))
+    assert [(kernel["name"], kernel["launches"], kernel["cycles"]) for kernel in values["kernels"]] == [
+        ("add_0", 3, 3000),
+        ("mul_1", 1, 500),
+    ]
+    assert values["kernels"][0]["instructions"] == {"scalar": 30, "vector": 60}
+    assert values["graphs"][0]["runs"] == 2
+    assert values["totals"] == {
+        "cycles": 3500,
+        "microseconds": 3500 / 940,
+        "launches": 4,
+        "bytes_read": 4 * 4096,
+        "bytes_written": 4 * 2048,
+        "host_ops": 1,
+    }
+    assert values["wall_seconds"] == {"compile": 1.0, "link": 0.0, "functional": 0.5, "timing": 0.0, "host": 0.25}
+
+
+def test_equal_names_in_different_graphs_are_different_kernels() -> None:
+    record = CallRecord([graph(launch(measured=timing())), graph(launch(measured=timing()), name="inference_1")])
+    assert [kernel["graph"] for kernel in valid(report_of(record))["kernels"]] == ["inference_0", "inference_1"]
+
+
+def test_functional_mode_has_no_cycles() -> None:
+    report = report_of(CallRecord([graph(launch(), mode="functional")]))
+    values = valid(report)
+    assert values["totals"]["cycles"] is None
+    assert values["kernels"][0]["cycles"] is None
+    assert values["kernels"][0]["bound_by"] is None
+    assert "nothing was timed" in str(report)
+
+
+def test_a_graph_without_kernels_has_no_cycles_but_zero() -> None:
+    values = valid(report_of(CallRecord([graph()])))
+    assert values["totals"]["cycles"] == 0
+    assert values["kernels"] == []
+
+
+@pytest.mark.parametrize(
+    ("tile", "scalar", "load", "store", "dram_busy", "expected"),
+    [
+        (50, 20, 20, 10, 90, "compute"),
+        (20, 50, 20, 10, 90, "scalar"),
+        (30, 0, 40, 30, 50, "dram"),  # half of the time is enough
+        (30, 0, 40, 30, 49, "latency"),
+        (40, 20, 20, 20, 100, "compute"),  # 40 : 40
+        (0, 0, 0, 0, 0, "compute"),
+    ],
+)
+def test_bound_rule(tile: int, scalar: int, load: int, store: int, dram_busy: int, expected: str) -> None:
+    shares = CycleShares(100, tile, scalar, load, store, 0, dram_busy, 100)
+    assert bound_by(shares) == expected
+
+
+def test_idle_cores_lower_the_utilisation() -> None:
+    busy = CoreTiming(1000, 0, 0, 0, 0)
+    idle = CoreTiming(500, 0, 0, 0, 500)
+    shares = CycleShares.of([LaunchTiming(1000, 0, (busy, idle), 0, 0, 0, 0, 0, 0)])
+    assert shares.compute_utilisation == 0.75
+
+
+@pytest.fixture
+def _nothing_ran() -> Iterator[None]:
+    set_thread_record(None)
+    yield
+    set_thread_record(None)
+
+
+@pytest.mark.usefixtures("_nothing_ran")
+def test_before_anything_ran(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    report = pytorchsim.report()
+    values = valid(report)
+    assert values["kernels"] == []
+    assert values["totals"]["cycles"] is None
+    assert values["config"] is None
+    assert str(report) == "\n".join(str(report).splitlines())
+    assert " ".join(str(report).split()) == NOTHING_RAN
+    report.print()
+    assert "Nothing ran" in capsys.readouterr().out
+    report.to_csv(tmp_path / "empty.csv")
+    assert len((tmp_path / "empty.csv").read_text().splitlines()) == 1
+
+
+@pytest.mark.usefixtures("_nothing_ran")
+def test_the_function_gives_the_threads_record() -> None:
+    set_thread_record(CallRecord([graph(launch(measured=timing()))]))
+    assert pytorchsim.report().cycles == 1000
+
+
+def test_table_has_the_figures() -> None:
+    text = str(report_of(CallRecord([graph(launch(measured=timing(1_234_567)))])))
+    for part in (
+        "add_0",
+        "add, relu",
+        "47x10",
+        "1,234,567",
+        "compute",
+        "4.0 KiB",
+        "aten.sort",
+        "model.py:12",
+        "1 host ops",
+    ):
+        assert part in text, text
+    assert "tile 16 x 8: too large" in text
+    assert "other iteration space" in text
+
+
+def test_table_is_deterministic() -> None:
+    record = CallRecord([graph(launch(measured=timing()), launch("mul_1", timing(7)))])
+    assert str(report_of(record)) == str(report_of(record))
+
+
+def test_csv(tmp_path: Path) -> None:
+    path = tmp_path / "report.csv"
+    report_of(CallRecord([graph(launch(measured=timing()), launch("mul_1", timing(7)))])).to_csv(path)
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["name"] for row in rows] == ["add_0", "mul_1"]
+    first = rows[0]
+    assert (first["origins"], first["shape"], first["cycles"], first["tile_cycles"]) == (
+        "add;relu",
+        "47x10",
+        "1000",
+        "600",
+    )
+
+
+@pytest.mark.parametrize("module", ["rich", "torch", "pydantic", "pytorchsim._native", "mlir"])
+def test_the_module_is_light(module: str) -> None:
+    program = f"import sys, pytorchsim; pytorchsim.report(); print({module!r} in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -1,0 +1,87 @@
+"""What a generated module may say, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pytorchsim.config import load_config
+from pytorchsim.runtime import Graph, load_graph
+from pytorchsim.runtime.kernel import KernelMetadata
+from pytorchsim.runtime.latencies import LatencyTable
+
+
+def load(name: str = "inference_0", mode: str = "functional") -> Graph:
+    config = load_config("mobile")
+    options = json.dumps({"mode": mode, "strict": True})
+    return load_graph(name=name, config=config.canonical_json(), options=options, facts="{}")
+
+
+def test_the_config_survives_the_module() -> None:
+    assert load().config == load_config("mobile")
+    assert load().config_digest == load_config("mobile").digest()
+
+
+def test_phase_is_part_of_the_name() -> None:
+    assert load("backward_12ab").phase == "backward"
+    with pytest.raises(ValueError, match="does not start with"):
+        load("graph_0")
+
+
+def test_unknown_mode() -> None:
+    with pytest.raises(ValueError, match="'fast' is none of"):
+        load(mode="fast")
+
+
+def test_a_graph_without_kernels_runs() -> None:
+    graph = load()
+    graph.link()
+    graph.begin()
+    graph.end()
+    with pytest.raises(RuntimeError, match="is not linked"):
+        _ = graph.program
+
+
+def test_metadata() -> None:
+    text = json.dumps(
+        {
+            "origins": ["add", "relu"],
+            "source_lines": ["model.py:3"],
+            "shape": [47, 10],
+            "tile": {"axis0": 8},
+            "slots": ["load", "store", "load-store"],
+            "reasons": ["tile 16: too large"],
+        }
+    )
+    metadata = KernelMetadata.parse("k", text)
+    assert metadata.writes == (False, True, True)
+    assert metadata.facts.origins == ("add", "relu")
+    assert metadata.facts.shape == (47, 10)
+
+
+def test_unknown_direction() -> None:
+    with pytest.raises(ValueError, match=r"unknown slot directions \['stor'\]"):
+        KernelMetadata.parse("k", json.dumps({"slots": ["load", "stor"]}))
+
+
+def test_latencies_are_shared_by_content() -> None:
+    table = LatencyTable()
+    table.add("machine", "code", {(1, 2): 30})
+    table.add("machine", "code", {(1, 2): 30, (1, 3): 40})
+    assert table.known("machine", "code") == {(1, 2): 30, (1, 3): 40}
+    assert table.known("other machine", "code") == {}
+    assert len(table) == 2
+    with pytest.raises(RuntimeError, match="31 cycles"):
+        table.add("machine", "code", {(1, 2): 31})
+
+
+def test_known_latencies_are_a_copy() -> None:
+    table = LatencyTable()
+    table.add("machine", "code", {(): 1})
+    table.known("machine", "code")[(5,)] = 2
+    assert len(table) == 1
+
+
+def test_only_functional_mode_is_not_timed() -> None:
+    assert [load(mode=mode).timed for mode in ("functional", "functional+timing", "timing")] == [False, True, True]
