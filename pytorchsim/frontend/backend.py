@@ -20,6 +20,7 @@ from torch._inductor.virtualized import V
 from pytorchsim.config.session import Session, session_scope
 from pytorchsim.errors import HostOpWarning, UnsupportedError
 from pytorchsim.frontend.decompositions import decomposition_table
+from pytorchsim.frontend.graph_breaks import check_graph_break
 from pytorchsim.frontend.options import parse_options
 from pytorchsim.frontend.recompile_limit import check_recompile_limit
 from pytorchsim.frontend.registration import install
@@ -66,6 +67,7 @@ def compile_graph(
 def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], session: Session) -> Callable[..., Any]:
     _refuse_unusable_settings()
     _specialise(example_inputs)
+    check_graph_break(gm, strict=session.strict)
     check_recompile_limit(strict=session.strict)
     install()
 

@@ -9,12 +9,14 @@ business of `recompile_limit.py` and Dynamo (docs/frontend.md).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
+from torch._guards import TracingContext
 from torch._inductor import ir
 from torch._inductor.custom_graph_pass import CustomSchedulerPass
+from torch._inductor.graph import SubgraphLowering
 from torch._inductor.scheduler import BaseSchedulerNode, ExternKernelSchedulerNode
 from torch._inductor.virtualized import V
 
@@ -23,7 +25,7 @@ from pytorchsim.errors import HostOpError
 from pytorchsim.frontend.source_key import source_key
 from pytorchsim.runtime.host_ops import HostOp
 
-__all__ = ["HostOpPolicy", "host_op_of", "refuse_or_record"]
+__all__ = ["HostOpPolicy", "host_ops_of", "refuse_or_record"]
 
 # Extern nodes that touch no tensor data on the host: tuple elements of another node, seeds of the random generator,
 # assertions on sizes, and calls of a subgraph, whose own scheduler asks the policy again.
@@ -41,9 +43,8 @@ class HostOpPolicy(CustomSchedulerPass):
     def __call__(self, nodes: list[BaseSchedulerNode]) -> list[BaseSchedulerNode]:
         """Refuse (strict) or record every node that would run on the host; returns `nodes` unchanged."""
         members = (member for node in nodes for member in node.get_nodes())
-        refuse_or_record(
-            (member.node for member in members if isinstance(member, ExternKernelSchedulerNode)), self.session
-        )
+        externs = [member.node for member in members if isinstance(member, ExternKernelSchedulerNode)]
+        _apply([*host_ops_of(externs), *_copies_after_the_graph()], self.session)
         return nodes
 
     def uuid(self) -> str:
@@ -51,13 +52,16 @@ class HostOpPolicy(CustomSchedulerPass):
         return f"pytorchsim-{source_key()}-{self.session.digest()}"
 
 
-def refuse_or_record(nodes: Iterable[Any], session: Session) -> None:
-    """Apply the policy to IR nodes; safe to repeat for a node.
+def refuse_or_record(node: Any, session: Session) -> None:
+    """Apply the policy to an IR node that is about to be written into the wrapper; safe to repeat.
 
     Raises:
-        HostOpError: strict, and at least one of `nodes` would run on the host. The message names all of them.
+        HostOpError: strict, and `node` would run on the host.
     """
-    host_ops = [host_op_of(node) for node in nodes if not isinstance(node, _NOT_WORK)]
+    _apply(host_ops_of([node]), session)
+
+
+def _apply(host_ops: Sequence[HostOp], session: Session) -> None:
     if not host_ops:
         return
     if session.strict:
@@ -71,7 +75,29 @@ def refuse_or_record(nodes: Iterable[Any], session: Session) -> None:
         wrapper.record_host_op(op)
 
 
-def host_op_of(node: Any) -> HostOp:
+def host_ops_of(nodes: Iterable[Any]) -> list[HostOp]:
+    """Those IR nodes that are work on the host."""
+    return [_host_op_of(node) for node in nodes if not isinstance(node, _NOT_WORK)]
+
+
+def _copies_after_the_graph() -> list[HostOp]:
+    """Inputs that need a gradient and are changed in place: AOTAutograd copies the new values, after our graph."""
+    context = TracingContext.try_get()
+    metadata: Any = None if context is None else context.fw_metadata
+    if metadata is None or V.graph.is_backward or isinstance(V.graph, SubgraphLowering):
+        return []
+    names = V.graph.graph_input_names
+    changed = (index for index in metadata.mutated_inp_runtime_indices if metadata.input_info[index].mutates_data)
+    return [_copy_of_input(names[index]) for index in changed if index < len(names)]
+
+
+def _copy_of_input(name: str) -> HostOp:
+    value: Any = V.graph.graph_inputs[name]
+    shape = tuple(int(extent) for extent in value.get_size())
+    return HostOp("aten.copy_.default", name, f"copy of {name}", shape, _dtype_name(value.get_dtype()), "", 0, "")
+
+
+def _host_op_of(node: Any) -> HostOp:
     """The facts about an IR node: operation, FX node, shape, dtype, and the model's source line."""
     origin = _origin(node)
     size, dtype = _shape_and_dtype(node, origin)

@@ -57,8 +57,8 @@ def _passed_on(error: PyTorchSimError) -> PyTorchSimError:
     namespace = {"__module__": base.__module__, "__doc__": base.__doc__}
     cls: Any = type(base.__name__, (base, ShortenTraceback), namespace)
     copy = cls.__new__(cls, *error.args)
-    copy.args = error.args
+    # Our own constructors take facts, not messages: only Dynamo's part is constructed, the facts are carried over.
+    ShortenTraceback.__init__(copy, *error.args, first_useful_frame=None)
     copy.__dict__.update(error.__dict__)
-    copy.__dict__["first_useful_frame"] = None  # nothing is cut from the traceback
     passed_on: PyTorchSimError = copy.with_traceback(error.__traceback__)
     return passed_on

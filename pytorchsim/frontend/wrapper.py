@@ -66,27 +66,27 @@ class _NpuKernels(PythonWrapperCodegen):
     # The second net under the policy pass: every way in which Inductor writes host work goes through one of these.
 
     def generate_fallback_kernel(self, node: ir.FallbackKernel) -> None:
-        refuse_or_record([node], current_session())
+        refuse_or_record(node, current_session())
         super().generate_fallback_kernel(node)
 
     def generate_extern_kernel_multi_out(self, node: ir.ExternKernelMultiOut) -> None:
-        refuse_or_record([node], current_session())
+        refuse_or_record(node, current_session())
         super().generate_extern_kernel_multi_out(node)
 
     def generate_extern_kernel_alloc(self, node: ir.ExternKernelAlloc) -> None:
-        refuse_or_record([node], current_session())
+        refuse_or_record(node, current_session())
         super().generate_extern_kernel_alloc(node)
 
     def generate_extern_kernel_out(self, node: ir.ExternKernelOut) -> None:
-        refuse_or_record([node], current_session())
+        refuse_or_record(node, current_session())
         super().generate_extern_kernel_out(node)
 
     def generate_scatter_fallback(self, node: ir.ScatterFallback) -> None:
-        refuse_or_record([node], current_session())
+        refuse_or_record(node, current_session())
         super().generate_scatter_fallback(node)
 
     def generate_index_put_fallback(self, node: ir.IndexPutFallback) -> None:
-        refuse_or_record([node], current_session())
+        refuse_or_record(node, current_session())
         super().generate_index_put_fallback(node)
 
 

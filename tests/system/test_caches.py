@@ -1,0 +1,120 @@
+"""Inductor's two disk caches, on by default: every backend, machine and option has its own entry; a hit is complete."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch._dynamo.utils import counters
+from torch._functorch._aot_autograd import autograd_cache
+from torch._inductor.codecache import FxGraphCache
+
+pytestmark = pytest.mark.usefixtures("fresh_caches")
+
+
+def add_relu(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return torch.relu(a + b)
+
+
+def on_npu(function: Any = add_relu, **options: Any) -> Any:
+    return torch.compile(function, backend="pytorchsim", options={"config": "tiny", "strict": True, **options})
+
+
+def operands() -> tuple[torch.Tensor, torch.Tensor]:
+    torch.manual_seed(0)
+    return torch.randn(5, 9), torch.randn(5, 9)
+
+
+def test_plain_inductor_first(launches: Any, stock_launches: list[str]) -> None:
+    a, b = operands()
+    torch.compile(add_relu)(a, b)
+    assert len(stock_launches) == 1
+    torch._dynamo.reset()
+    torch.testing.assert_close(on_npu()(a, b), add_relu(a, b))
+    assert launches.presets() == ["tiny"]
+    assert len(stock_launches) == 1
+
+
+def test_npu_first(launches: Any, stock_launches: list[str]) -> None:
+    a, b = operands()
+    torch.testing.assert_close(on_npu()(a, b), add_relu(a, b))
+    torch._dynamo.reset()
+    torch.compile(add_relu)(a, b)
+    assert launches.presets() == ["tiny"]
+    assert len(stock_launches) == 1
+
+
+@pytest.mark.parametrize("options", [{"config": "mobile"}, {"mode": "functional"}, {"strict": False}])
+def test_every_option_is_in_both_keys(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    keys: dict[str, list[str]] = {"fx": [], "aot": []}
+    fx_key, aot_key = FxGraphCache.prepare_key, autograd_cache.autograd_cache_key
+
+    def logged_fx_key(*args: Any, **kwargs: Any) -> Any:
+        result = fx_key(*args, **kwargs)
+        keys["fx"].append(result[0][0])
+        return result
+
+    def logged_aot_key(*args: Any, **kwargs: Any) -> Any:
+        result = aot_key(*args, **kwargs)
+        keys["aot"].append(result[0])
+        return result
+
+    monkeypatch.setattr(FxGraphCache, "prepare_key", logged_fx_key)
+    monkeypatch.setattr(autograd_cache, "autograd_cache_key", logged_aot_key)
+    counters.clear()
+    for given in ({}, options, {}):
+        torch._dynamo.reset()
+        on_npu(**given)(*operands())
+    first, other, again = keys["aot"]
+    assert first == again != other
+    assert counters["aot_autograd"]["autograd_cache_hit"] == 1  # the third compile
+    assert len(keys["fx"]) == len(set(keys["fx"])) == 2  # it never got that far
+
+
+SECOND_PROCESS = """
+import json, torch
+from torch._dynamo.utils import counters
+from torch._inductor.graph import GraphLowering
+import pytorchsim.runtime
+from pytorchsim.frontend.source_key import source_key
+
+codegens, loaded = [], []
+codegen = GraphLowering.codegen
+GraphLowering.codegen = lambda self: codegens.append(1) or codegen(self)
+load_graph = pytorchsim.runtime.load_graph
+pytorchsim.runtime.load_graph = lambda **given: loaded.append(given["name"]) or load_graph(**given)
+
+torch.manual_seed(0)
+a, b = (torch.randn(5, 9, requires_grad=True) for _ in range(2))
+f = torch.compile(lambda a, b: torch.relu(a + b) * b, backend="pytorchsim", options={"config": "tiny", "strict": True})
+y = f(a, b)
+gradients = torch.autograd.grad(y.sum(), (a, b))
+expected = torch.autograd.grad((torch.relu(a + b) * b).sum(), (a, b))
+torch.testing.assert_close(y, torch.relu(a + b) * b)
+torch.testing.assert_close(gradients, expected)
+print(json.dumps({"codegens": len(codegens), "loaded": sorted(loaded), "aot": counters["aot_autograd"], "sources": source_key()}))
+"""
+
+
+def test_second_process_generates_no_code(tmp_path: Path) -> None:
+    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
+
+    def run() -> Any:
+        command = [sys.executable, "-W", "error::pytorchsim.errors.PyTorchSimWarning", "-c", SECOND_PROCESS]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    cold, warm = run(), run()
+    assert cold["sources"] == warm["sources"], "somebody edited the package during this test"
+    assert cold["codegens"] == 2
+    assert warm["codegens"] == 0
+    assert warm["aot"]["autograd_cache_hit"] == 1
+    assert warm["loaded"] == cold["loaded"]
+    assert len(warm["loaded"]) == 2
