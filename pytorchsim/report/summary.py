@@ -28,6 +28,8 @@ __all__ = ["NOTHING_RAN", "SCHEMA_VERSION", "Report", "report_of", "report_of_th
 
 SCHEMA_VERSION = 1
 
+_TEXT_WIDTH = 120
+
 NOTHING_RAN = (
     "Nothing ran on the simulated NPU in this thread yet. Call a model compiled with"
     ' torch.compile(model, backend="pytorchsim"), then ask for the report in the same thread.'
@@ -91,13 +93,15 @@ class Report:
             writer.writerows(_csv_row(row.to_dict()) for row in self.kernels)
 
     def print(self) -> None:
-        """Print the table on stdout, as wide as the terminal."""
+        """Print the table on stdout, as wide as the terminal; where there is none, 120 columns wide."""
         from rich.console import Console
 
         from pytorchsim.report.table import tables
 
         console = Console(highlight=False)
-        for part in tables(self):
+        if not console.is_terminal:
+            console = Console(highlight=False, width=_TEXT_WIDTH)
+        for part in tables(self, console.width):
             console.print(part)
 
     def __str__(self) -> str:
@@ -109,8 +113,8 @@ class Report:
         from pytorchsim.report.table import tables
 
         text = io.StringIO()
-        console = Console(file=text, width=160, color_system=None, highlight=False, legacy_windows=False)
-        for part in tables(self):
+        console = Console(file=text, width=_TEXT_WIDTH, color_system=None, highlight=False, legacy_windows=False)
+        for part in tables(self, console.width):
             console.print(part)
         return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from rich import box
 from rich.table import Table
 from rich.text import Text
 
@@ -18,14 +19,18 @@ if TYPE_CHECKING:
 __all__ = ["tables"]
 
 
-def tables(report: Report) -> Iterator[Table | Text]:
-    """The parts of a report, from top to bottom."""
+_WIDE = 110
+"""Columns of text from which on the kernel table has every column."""
+
+
+def tables(report: Report, width: int) -> Iterator[Table | Text]:
+    """The parts of a report, from top to bottom, for `width` columns of text."""
     from pytorchsim.report.summary import NOTHING_RAN
 
     if not report.graphs:
         yield Text(NOTHING_RAN)
         return
-    yield _kernel_table(report)
+    yield _kernel_table(report, wide=width >= _WIDE)
     yield from _totals(report)
     if report.host_ops:
         yield _host_op_table(report)
@@ -35,37 +40,47 @@ def tables(report: Report) -> Iterator[Table | Text]:
         yield from notes
 
 
-def _kernel_table(report: Report) -> Table:
+def _kernel_table(report: Report, *, wide: bool) -> Table:
     machine = report.config["name"] if report.config else ""
-    table = Table(title=f"Kernels on {machine}", title_justify="left")
-    for name in ("kernel", "origins", "shape"):
-        table.add_column(name, overflow="fold")
-    for name in ("launches", "cycles", "share", "compute", "DRAM", "read", "written"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("bound by")
+    table = Table(title=f"Kernels on {machine}", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     total = report.cycles or 0
-    for row in report.kernels:
-        table.add_row(*_kernel_cells(row, total))
-    if not report.kernels:
+    cells = [_kernel_cells(row, total) for row in report.kernels]
+    for name in _kernel_columns(wide):
+        numeric = name in _NUMERIC
+        table.add_column(
+            name, justify="right" if numeric else "left", no_wrap=numeric or name == "bound by", overflow="fold"
+        )
+    for row in cells:
+        table.add_row(*[row[name] for name in _kernel_columns(wide)])
+    if not cells:
         table.add_row("none: the graph has no work for the NPU")
     return table
 
 
-def _kernel_cells(row: KernelRow, total_cycles: int) -> list[str]:
-    timed = row.cycles is not None
-    return [
-        row.facts.name,
-        ", ".join(row.facts.origins),
-        "x".join(map(str, row.facts.shape)) or "scalar",
-        str(row.launches),
-        f"{row.cycles:,}" if timed else "-",
-        _percent(row.cycles / total_cycles if timed and row.cycles and total_cycles else 0.0) if timed else "-",
-        _percent(row.shares.compute_utilisation) if timed else "-",
-        _percent(row.shares.dram_utilisation) if timed else "-",
-        _bytes(row.bytes_read),
-        _bytes(row.bytes_written),
-        row.bound_by or "-",
-    ]
+_NUMERIC = ("runs", "cycles", "share", "compute", "DRAM", "read", "written")
+
+
+def _kernel_columns(wide: bool) -> tuple[str, ...]:
+    left = ("kernel", "origins", "shape", "runs") if wide else ("kernel", "shape")
+    return (*left, "cycles", *(("share",) if wide else ()), "bound by", "compute", "DRAM", "read", "written")
+
+
+def _kernel_cells(row: KernelRow, total_cycles: int) -> dict[str, str]:
+    cycles = row.cycles
+    timed = cycles is not None
+    return {
+        "kernel": row.facts.name,
+        "origins": ", ".join(row.facts.origins),
+        "shape": "x".join(map(str, row.facts.shape)) or "scalar",
+        "runs": str(row.launches),
+        "cycles": "-" if cycles is None else f"{cycles:,}",
+        "share": "-" if cycles is None else _percent(cycles / total_cycles if total_cycles else 0.0),
+        "bound by": row.bound_by or "-",
+        "compute": _percent(row.shares.compute_utilisation) if timed else "-",
+        "DRAM": _percent(row.shares.dram_utilisation) if timed else "-",
+        "read": _bytes(row.bytes_read),
+        "written": _bytes(row.bytes_written),
+    }
 
 
 def _totals(report: Report) -> Iterator[Text]:
@@ -84,7 +99,12 @@ def _totals(report: Report) -> Iterator[Text]:
 
 
 def _host_op_table(report: Report) -> Table:
-    table = Table(title=f"On the host, not on the NPU: {len(report.host_ops)}", title_justify="left")
+    table = Table(
+        title=f"On the host, not on the NPU: {len(report.host_ops)}",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+    )
     for name in ("op", "result", "runs", "source"):
         table.add_column(name, overflow="fold")
     for row in report.host_ops:

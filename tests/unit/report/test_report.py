@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import subprocess
 import sys
@@ -223,3 +224,21 @@ def test_the_module_is_light(module: str) -> None:
     program = f"import sys, pytorchsim; pytorchsim.report(); print({module!r} in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("width", [40, 80, 120, 200])
+def test_table_fits_the_terminal(width: int) -> None:
+    from rich.console import Console
+
+    from pytorchsim.report.table import tables
+
+    text = io.StringIO()
+    console = Console(file=text, width=width, color_system=None)
+    for part in tables(
+        report_of(CallRecord([graph(launch("add_mul_sub_sigmoid_relu_27", timing(123_456_789)))])), width
+    ):
+        console.print(part)
+    lines = text.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    if width >= 80:
+        assert any("123,456,789" in line and "compute" in line for line in lines)
