@@ -156,7 +156,7 @@ CUSTOM: tuple[CustomInstruction, ...] = (
     _sfu("atan", 2, 3, SfuFunction.ATAN, "arc tangent"),
     _sfu("exp", 3, 0, SfuFunction.EXP, "e to the power of the element"),
     CustomInstruction(
-        "xlu.exchange", Form.V_IV, 3, (_VD, _VS2, Operand("rs1", "1 + s", 1, 8)), LatencyClass.XLU,
+        "xlu.exchange", Form.V_IV, 3, (_VD, _VS2, Operand("rs1", "1 + s", 1, 10)), LatencyClass.XLU,
         "lane l receives the elements of lane l XOR 2^s",
     ),
     CustomInstruction(

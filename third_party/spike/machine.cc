@@ -51,14 +51,14 @@ class HostFloatEnvironment {
 };
 
 const MachineParams& checked(const MachineParams& params) {
-  require(params.lanes >= 2 && params.lanes <= 256 && std::has_single_bit(params.lanes),
-          "lanes must be a power of two from 2 to 256");
+  require(params.lanes >= 2 && params.lanes <= 1024 && std::has_single_bit(params.lanes),
+          "lanes must be a power of two from 2 to 1024");
   require(params.vlen_bits >= 128 && params.vlen_bits / 8 <= kMaxVregBytes && std::has_single_bit(params.vlen_bits),
           "vlen_bits must be a power of two from 128 to 4096");
   require(params.slice_bytes % 64 == 0 && params.slice_bytes <= (UINT64_C(1) << 28),
           "scratchpad_bytes_per_lane must be a multiple of 64, at most 256 MiB");
-  require(params.stack_reserve_bytes % 64 == 0 && params.stack_reserve_bytes < params.slice_bytes,
-          "stack_reserve_bytes must be a multiple of 64 below scratchpad_bytes_per_lane");
+  require(params.stack_reserve_bytes % 32 == 0 && params.stack_reserve_bytes < params.slice_bytes,
+          "stack_reserve_bytes must be a multiple of 32 below scratchpad_bytes_per_lane");
   require(params.array_count >= 1 && params.array_count <= 5, "there are 1 to 5 arrays");
   require(params.array_queue_entries >= 1, "array queues hold at least 1 entry");
   return params;
