@@ -99,12 +99,8 @@ def _totals(report: Report) -> Iterator[Text]:
 
 
 def _host_op_table(report: Report) -> Table:
-    table = Table(
-        title=f"On the host, not on the NPU: {len(report.host_ops)}",
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-    )
+    title = f"On the host, not on the NPU: {len(report.host_ops)}"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("op", "result", "runs", "source"):
         table.add_column(name, overflow="fold")
     for row in report.host_ops:
