@@ -10,6 +10,7 @@ The package stays light: importing it loads neither the compiler nor the simulat
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pytorchsim import errors
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     import torch
 
     from pytorchsim.config import NpuConfig, load_config, preset_names
+    from pytorchsim.report import report_of_this_thread as report
 
 __all__ = [
     "CompileError",
@@ -91,13 +93,9 @@ def pytorchsim_backend(
 def __getattr__(name: str) -> Any:
     # Loaded at first use: the config's validation library takes longer to import than this whole package.
     if name in _FROM_CONFIG:
-        import pytorchsim.config
-
-        return getattr(pytorchsim.config, name)
-    if name == "report":  # a package that can be called, see its __init__
-        import importlib
-
-        return importlib.import_module("pytorchsim.report")
+        return getattr(import_module("pytorchsim.config"), name)
+    if name == "report":
+        return import_module("pytorchsim.report")  # a callable module: `report` is a folder and a function
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -153,11 +153,11 @@ def _slot(session: ThreadSession, tensor: torch.Tensor, writes: bool) -> Slot:
     from pytorchsim.simulator.functional import Slot
 
     storage = tensor.untyped_storage()
-    offset_bytes = tensor.storage_offset() * tensor.element_size()
+    offset_bytes = int(tensor.storage_offset()) * tensor.element_size()
     return Slot(
         data=tensor.data_ptr(),
         lowest_byte=-offset_bytes,
-        end_byte=storage.nbytes() - offset_bytes,
+        end_byte=int(storage.nbytes()) - offset_bytes,
         dram_address=session.allocator.address(tensor),
         element_bytes=tensor.element_size(),
         writable=writes,

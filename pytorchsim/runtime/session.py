@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ThreadSession", "thread_session"]
 
+_MAX_MACHINES = 4
+"""Machines a thread keeps: each holds a scratchpad (16 MiB on tpuv3). The one unused for longest goes first."""
+
 
 @dataclass
 class _ActiveGraph:
@@ -77,11 +80,14 @@ class ThreadSession:
 
     def machine(self, config: NpuConfig, digest: str) -> Machine:
         """The thread's machine of this config (`digest` is its digest), made at first use."""
-        machine = self._machines.get(digest)
+        machine = self._machines.pop(digest, None)
         if machine is None:
             from pytorchsim.simulator.functional import Machine
 
-            machine = self._machines[digest] = Machine(config)
+            machine = Machine(config)
+        self._machines[digest] = machine  # now the last one used
+        if len(self._machines) > _MAX_MACHINES:
+            del self._machines[next(iter(self._machines))]
         return machine
 
     def _enter_call(self) -> None:
