@@ -1,7 +1,8 @@
 """Lowerings of matrix products: `mm`, `addmm` and `bmm` become template buffers with the bias as an epilogue.
 
-In: Inductor's IR of the operands. Out: IR with one template buffer each. Importing this module registers them, for our graphs only. Operands keep
-their strides; types that the arrays do not multiply are left to the stock lowering, which the host-op policy then sees.
+In: Inductor's IR of the operands. Out: IR with one template buffer each. Importing this module registers them, for
+our graphs only. Operands keep their strides; types that the arrays do not multiply are left to the stock lowering,
+which the host-op policy then sees.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from torch._inductor.kernel.mm_common import mm_args
 from torch._inductor.lowering import lowerings
 
 from pytorchsim.frontend.lowerings import lowers
+from pytorchsim.templates.base import TemplateBuffer
 from pytorchsim.templates.gemm import GemmTemplate
-from pytorchsim.templates.template_buffer import TemplateBuffer
 
 __all__: list[str] = []
 
@@ -35,7 +36,8 @@ def _product(left: ir.TensorBox, right: ir.TensorBox) -> ir.TensorBox | None:
 def _product_and_bias(
     bias: ir.TensorBox, left: ir.TensorBox, right: ir.TensorBox, *, beta: float = 1, alpha: float = 1
 ) -> Any:
-    """beta * bias + alpha * (X @ W). The sum is realised, so that it becomes the product's epilogue instead of part of each of its users."""
+    """beta * bias + alpha * (X @ W). The sum is realised, so that it becomes the product's epilogue instead of part
+    of each of its users."""
     product = _product(left, right)
     if product is None:
         return None

@@ -98,7 +98,8 @@ gradients = torch.autograd.grad(y.sum(), (a, b))
 expected = torch.autograd.grad((torch.relu(a + b) * b).sum(), (a, b))
 torch.testing.assert_close(y, torch.relu(a + b) * b)
 torch.testing.assert_close(gradients, expected)
-print(json.dumps({"codegens": len(codegens), "loaded": sorted(loaded), "aot": counters["aot_autograd"], "sources": source_key()}))
+facts = {"codegens": len(codegens), "loaded": sorted(loaded), "aot": counters["aot_autograd"], "sources": source_key()}
+print(json.dumps(facts))
 """
 
 
