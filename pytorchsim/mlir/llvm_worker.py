@@ -79,5 +79,6 @@ def _main(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.pop(0)  # this file's folder: its modules are not meant to be found by plain names
+    if sys.path[:1] == [os.path.dirname(__file__)]:
+        del sys.path[0]  # the folder's modules are not meant to be found by plain names
     _main(int(sys.argv[1]))

@@ -18,9 +18,11 @@ from pytorchsim.config.model import NpuConfig
 from pytorchsim.errors import CompileError, IRVerificationError
 from pytorchsim.mlir.passes.lower_npu_ops import lower_npu_ops
 from pytorchsim.mlir.passes.lower_special_functions import lower_special_functions
+from pytorchsim.mlir.passes.predicate_short_accesses import predicate_short_accesses
 from pytorchsim.mlir.passes.set_function_attributes import set_function_attributes
 from pytorchsim.mlir.passes.split_functions import split_functions
 from pytorchsim.mlir.passes.verify_kernel import verify_kernel
+from pytorchsim.mlir.passes.verify_llvm import verify_llvm
 from pytorchsim.mlir.passes.walk import kernel_name
 
 __all__ = ["PASSES", "Pass", "run_pipeline", "upstream"]
@@ -72,6 +74,8 @@ PASSES: tuple[Pass, ...] = (
     upstream("canonicalize"),
     upstream("cse"),
     # Only the llvm dialect from here on.
+    Pass("verify-llvm", verify_llvm),
+    Pass("predicate-short-accesses", predicate_short_accesses),
     Pass("set-function-attributes", set_function_attributes),
 )
 

@@ -1,20 +1,20 @@
 """The one place that builds VCIX intrinsic calls: a wrong operand count or type aborts inside LLVM.
 
-In: values in the current insertion point. Out: `llvm.call_intrinsic` ops. Encodings: docs/kernel_abi.md, Instructions.
+In: values in the current insertion point. Out: `llvm.call_intrinsic` ops. Encodings: `target/isa.py`.
 The `.se` forms keep their order among themselves and nothing else (not with memory): codegen rule C1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from mlir import ir
 from mlir.dialects import arith
 
+from pytorchsim.target import isa
+
 __all__ = [
     "SPECIAL_FUNCTIONS",
-    "SpecialFunction",
     "dma_set",
     "dma_start",
     "dma_wait",
@@ -28,76 +28,60 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class SpecialFunction:
-    """`sf.vc.v.iv` opcode and immediate of a function of the SFU."""
-
-    opcode: int
-    immediate: int
-
-
 SPECIAL_FUNCTIONS = {
-    "math.erf": SpecialFunction(0, 0),
-    "math.tanh": SpecialFunction(1, 0),
-    "math.sin": SpecialFunction(2, 0),
-    "math.cos": SpecialFunction(2, 1),
-    "math.log": SpecialFunction(2, 2),
-    "math.atan": SpecialFunction(2, 3),
-    "math.exp": SpecialFunction(3, 0),
+    f"math.{name}": isa.by_name(f"sfu.{name}") for name in ("atan", "cos", "erf", "exp", "log", "sin", "tanh")
 }
-"""MLIR op -> SFU function. f32 only: at SEW 16 the hardware could not tell f16 from bf16."""
+"""MLIR op -> instruction of the SFU. f32 only: at SEW 16 the hardware could not tell f16 from bf16."""
 
-_DMA_START, _DMA_WAIT, _DMA_SET = 0, 1, 2
-_EXCHANGE_OPCODE = 3
-_FIRST_BIT = 16
+_FIRST_BIT = 16  # of array.push_weights' rd
 # sf.vc.x ignores vtype, but LLVM wants one: always the same, so that one vsetvli serves a whole run of them.
 _SEW_BITS, _LOG2_LMUL, _VL = 32, 0, 1
 
 
 def dma_start(tag: int, descriptor: ir.Value) -> None:
     """Start the transfer whose descriptor lies at `descriptor` (i64)."""
-    _scalar_form(_DMA_START, tag, descriptor)
+    _scalar_form("dma.start", tag, descriptor)
 
 
 def dma_wait(tag: ir.Value) -> None:
     """Wait for every transfer of `tag` (i64)."""
-    _scalar_form(_DMA_WAIT, 0, tag)
+    _scalar_form("dma.wait", 0, tag)
 
 
 def dma_set(index: int, value: ir.Value) -> None:
     """Set value `index` (axis origin, address or tag: target/descriptor.py) of the next start to `value` (i64)."""
-    _scalar_form(_DMA_SET, index, value)
+    _scalar_form("dma.set", index, value)
 
 
-def special_function(function: SpecialFunction, vector: ir.Value) -> ir.Value:
+def special_function(function: isa.CustomInstruction, vector: ir.Value) -> ir.Value:
     """The SFU on every element of `vector` (f32). Pure: LLVM may share and hoist it."""
-    return _vector_form(function.opcode, function.immediate, vector)
+    return _vector_form(function.op, dict(function.fixed)["rs1"], vector)
 
 
 def exchange(vector: ir.Value, step: int) -> ir.Value:
     """The vector of lane `l XOR 2**step`. Pure within a lane-uniform program, so no `.se`."""
-    return _vector_form(_EXCHANGE_OPCODE, 1 + step, vector)
+    return _vector_form(isa.by_name("xlu.exchange").op, 1 + step, vector)
 
 
 def lane_id(result: ir.Type) -> ir.Value:
     """The lane's number in every element of `result` (a vector of integers)."""
-    operands = [_constant(0), _constant(0), _constant(0), _constant(_length(result))]
+    operands = [_constant(value) for value in (isa.by_name("lane.id").op, 0, 0, _length(result))]
     return _call("llvm.riscv.sf.vc.v.i", operands, result).results[0]
 
 
 def push_weights(vector: ir.Value, array: int, first: bool, code: int) -> None:
     """Append `vector` to the shadow weights of `array`; `code` is the element type's number."""
-    _push(0, array | (_FIRST_BIT if first else 0), vector, code)
+    _push("array.push_weights", array | (_FIRST_BIT if first else 0), vector, code)
 
 
 def push_inputs(vector: ir.Value, arrays: int, code: int) -> None:
     """Push `vector` to every array of the bit mask `arrays`; `code` is the element type's number."""
-    _push(1, arrays, vector, code)
+    _push("array.push_inputs", arrays, vector, code)
 
 
 def pop(result: ir.Type, array: int, code: int) -> ir.Value:
     """The oldest results of `array`, as many as `result` has elements; `code` is the element type's number."""
-    operands = [_constant(1), _constant(array), _constant(code), _constant(_length(result))]
+    operands = [_constant(value) for value in (isa.by_name("array.pop").op, array, code, _length(result))]
     return _call("llvm.riscv.sf.vc.v.i.se", operands, result).results[0]
 
 
@@ -122,8 +106,8 @@ def splat(vector: ir.Value, element: int, vlen_bits: int) -> ir.Value:
     return result if source == integers else _llvm("llvm.bitcast", [result], source)
 
 
-def _scalar_form(opcode: int, rd: int, rs1: ir.Value) -> None:
-    immediates = [_constant(value) for value in (opcode, 0, rd)]
+def _scalar_form(name: str, rd: int, rs1: ir.Value) -> None:
+    immediates = [_constant(value) for value in (isa.by_name(name).op, 0, rd)]
     _call("llvm.riscv.sf.vc.x.se", [*immediates, rs1, *(_constant(v) for v in (_SEW_BITS, _LOG2_LMUL, _VL))], None)
 
 
@@ -132,8 +116,9 @@ def _vector_form(opcode: int, immediate: int, vector: ir.Value) -> ir.Value:
     return _call("llvm.riscv.sf.vc.v.iv", operands, vector.type).results[0]
 
 
-def _push(opcode: int, rd: int, vector: ir.Value, code: int) -> None:
-    operands = [_constant(opcode), _constant(rd), vector, _constant(code), _constant(_length(vector.type))]
+def _push(name: str, rd: int, vector: ir.Value, code: int) -> None:
+    opcode, length = isa.by_name(name).op, _length(vector.type)
+    operands = [_constant(opcode), _constant(rd), vector, _constant(code), _constant(length)]
     _call("llvm.riscv.sf.vc.iv.se", operands, None)
 
 

@@ -85,27 +85,30 @@ class _Worker:
         """How the worker ended and what it printed last."""
         try:
             code = self.process.wait(_GRACE_SECONDS)
-        except subprocess.TimeoutExpired:
+        except subprocess.TimeoutExpired:  # its output ended, it did not
             self.process.kill()
             code = self.process.wait()
         self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - _STDERR_TAIL_BYTES))
         printed = self._errors.read().decode(errors="replace").strip()
-        self.close()
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         return f"{how}; it printed: {printed or 'nothing'}"
 
     def close(self) -> None:
-        """End the process: its input ends, and it is killed if it does not leave."""
+        """End the process. It keeps nothing, so it is killed rather than asked."""
+        self.process.kill()
+        self.process.wait()
         for stream in (self.process.stdin, self.process.stdout):
             if stream is not None:
                 with suppress(OSError):  # unsent bytes to a dead worker
                     stream.close()
-        try:
-            self.process.wait(_GRACE_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
         self._errors.close()
+
+    def forget(self) -> None:
+        """In a fork: give up our copies of the pipes. The process is the parent's, and answers it."""
+        for stream in (self.process.stdin, self.process.stdout):
+            if stream is not None:
+                stream.raw.close()  # type: ignore[attr-defined]  # without a flush
+        self.process.returncode = 0
 
     @staticmethod
     def _read(stream: IO[bytes], count: int, deadline: float) -> bytes:
@@ -132,6 +135,7 @@ class WorkerPool:
         self._free = threading.Semaphore(workers)
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
+        self._started: set[_Worker] = set()
         self._closed = False
 
     def compile(self, ir_text: str, vlen_bits: int) -> LlvmOutput:
@@ -142,14 +146,14 @@ class WorkerPool:
             try:
                 reply = worker.request(message, self.timeout_seconds)
             except EOFError:
-                raise WorkerError(f"the LLVM worker died ({worker.died()})") from None
+                how = worker.died()
+                self._end(worker)
+                raise WorkerError(f"the LLVM worker died ({how})") from None
             except TimeoutError:
-                worker.process.kill()
-                worker.died()
+                self._end(worker)
                 raise WorkerError(f"LLVM did not finish in {self.timeout_seconds:g} s") from None
             except BaseException:  # interrupted in the middle of a reply: this pipe is of no use any more
-                worker.process.kill()
-                worker.died()
+                self._end(worker)
                 raise
             self._give_back(worker)
         if "error" in reply:
@@ -169,23 +173,37 @@ class WorkerPool:
             self._closed = True
             idle, self._idle = self._idle, []
         for worker in idle:
-            worker.close()
+            self._end(worker)
+
+    def forget(self) -> None:
+        """In a fork: the workers are the parent's."""
+        for worker in self._started:
+            worker.forget()
 
     def _take(self) -> _Worker:
         with self._lock:
-            while self._idle:
-                worker = self._idle.pop()
-                if worker.process.poll() is None:
-                    return worker
-                worker.close()  # killed from outside while idle
-        return _Worker()
+            idle = self._idle.pop() if self._idle else None
+        if idle is not None:
+            if idle.process.poll() is None:
+                return idle
+            self._end(idle)  # killed from outside
+            return self._take()
+        worker = _Worker()
+        with self._lock:
+            self._started.add(worker)
+        return worker
 
     def _give_back(self, worker: _Worker) -> None:
         with self._lock:
             if not self._closed:
                 self._idle.append(worker)
                 return
+        self._end(worker)
+
+    def _end(self, worker: _Worker) -> None:
         worker.close()
+        with self._lock:
+            self._started.discard(worker)
 
 
 _shared: WorkerPool | None = None

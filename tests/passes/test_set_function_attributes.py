@@ -19,12 +19,12 @@ module {
 def test_attributes(run_pass: Callable[..., str], check: Callable[..., None]) -> None:
     output = run_pass("set-function-attributes", TEXT)
     vscale = "vscale_range(4, 4)"
-    tile = 'passthrough = ["noinline", "nounwind", "no-builtins"]'
+    tile = 'passthrough = ["noinline", "nounwind", "no-builtins", ["no-jump-tables", "true"]]'
     check(
         output,
         f"llvm.func @k__body() {vscale} attributes {{{tile}}} {{",
         "module @k ",
-        f'llvm.func @k() {vscale} attributes {{passthrough = ["noinline", "nounwind", "no-builtins", "noimplicitfloat"]}}',
+        f'llvm.func @k() {vscale} attributes {{passthrough = ["noinline", "nounwind", "no-builtins", "noimplicitfloat", ["no-jump-tables", "true"]]}}',
     )
     assert "npu." not in output
 

@@ -88,6 +88,21 @@ CONTROL = {
         '%b = "npu.buffer_ref"() {buffer = @k.x} : () -> memref<256xi8>',
         "the bytes of 'k.x' are memref<512xi8>, not memref<256xi8>",
     ),
+    "unaligned view": (
+        '%b = "npu.buffer_ref"() {buffer = @k.x} : () -> memref<512xi8> %s = arith.constant 32 : index'
+        " %x = memref.view %b[%s][] : memref<512xi8> to memref<64xf32>",
+        "'memref.view' .*: byte shift 32 is no multiple of 64",
+    ),
+    "view past the end": (
+        '%b = "npu.buffer_ref"() {buffer = @k.x} : () -> memref<512xi8> %s = arith.constant 320 : index'
+        " %x = memref.view %b[%s][] : memref<512xi8> to memref<64xf32>",
+        "bytes 320..575 are not in the buffer of 512",
+    ),
+    "dynamic view": (
+        '%b = "npu.buffer_ref"() {buffer = @k.x} : () -> memref<512xi8> %s = arith.constant 0 : index'
+        " %x = memref.view %b[%s][%core] : memref<512xi8> to memref<?xf32>",
+        "a view of a buffer has a static shape",
+    ),
     "tag": ('%t = arith.constant 32 : index "npu.wait"(%t) : (index) -> ()', "tag 32 is not in 0..31"),
     "unknown function": ("func.call @other() : () -> ()", "'other' is not a tile function of this kernel"),
 }
@@ -201,6 +216,7 @@ def test_descriptor(
         ({"control_name": "m"}, "the control function has the kernel's name 'k'"),
         ({"tile_attributes": "", "control": ""}, "a function is marked npu.control or npu.tile"),
         ({"tile_arguments": "%x: memref<8x8xf32>", "tile": "", "control": ""}, "a tile argument is memref<N x T>"),
+        ({"tile_arguments": "%x: memref<64xi1>", "tile": "", "control": ""}, "bools lie in memory as i8"),
         ({"tile_arguments": "%x: vector<8xf32>", "tile": "", "control": ""}, "memory and scalar arguments, not vector"),
         (
             {"tile_arguments": "%s: f32, %x: memref<64xf32>", "tile": "", "control": ""},

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from mlir import ir
 from mlir.dialects import func
 
+from pytorchsim.mlir.dialect import BUFFER_ALIGNMENT_BYTES
 from pytorchsim.mlir.passes.lower_npu_ops import constant_of
 from pytorchsim.mlir.passes.verify_symbols import SymbolTable
 from pytorchsim.mlir.passes.walk import operations_of, problem_at
@@ -106,6 +109,22 @@ def _buffer_ref(operation: ir.Operation, table: SymbolTable) -> list[str]:
     return [] if actual == expected else [f"the bytes of {symbol!r} are {expected}, not {actual}"]
 
 
+def _view(operation: ir.Operation, table: SymbolTable) -> list[str]:
+    del table
+    memory, shift = ir.MemRefType(operation.operands[0].type), constant_of(operation.operands[1])
+    view = ir.MemRefType(operation.results[0].type)
+    if len(operation.operands) > 2 or not view.has_static_shape:
+        return ["a view of a buffer has a static shape"]
+    if shift is None:
+        return []
+    size = prod(view.shape) * view.element_type.width // 8
+    if shift % BUFFER_ALIGNMENT_BYTES:
+        return [f"byte shift {shift} is no multiple of {BUFFER_ALIGNMENT_BYTES}, which tile functions assume"]
+    if shift < 0 or (memory.has_static_shape and shift + size > prod(memory.shape)):
+        return [f"bytes {shift}..{shift + size - 1} are not in the buffer of {prod(memory.shape)}"]
+    return []
+
+
 def _call(operation: ir.Operation, table: SymbolTable) -> list[str]:
     symbol = ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
     if symbol not in table.tiles:
@@ -116,4 +135,10 @@ def _call(operation: ir.Operation, table: SymbolTable) -> list[str]:
     return []
 
 
-_CHECKS = {"npu.transfer": _transfer, "npu.wait": _wait, "npu.buffer_ref": _buffer_ref, "func.call": _call}
+_CHECKS = {
+    "npu.transfer": _transfer,
+    "npu.wait": _wait,
+    "npu.buffer_ref": _buffer_ref,
+    "memref.view": _view,
+    "func.call": _call,
+}

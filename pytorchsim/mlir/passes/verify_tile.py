@@ -87,6 +87,8 @@ def _signature_problems(function: func.FuncOp) -> list[str]:
             contiguous = kind.has_static_shape and kind.affine_map == ir.AffineMap.get_identity(kind.rank)
             if kind.rank != 1 or not contiguous:
                 problems.append(f"a tile argument is memref<N x T>, not {kind}")
+            if str(kind.element_type) == "i1":
+                problems.append("bools lie in memory as i8; memory of i1 would be packed bits")
             if scalars:
                 problems.append("memory arguments come before scalar ones")
         elif isinstance(kind, ir.VectorType):

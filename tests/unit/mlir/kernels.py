@@ -1,15 +1,17 @@
-"""Small kernels that several tests compile."""
+"""Small kernels that several tests compile, and what their objects hold."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
 
+from elftools.elf.elffile import ELFFile
 from mlir import ir
 from mlir.dialects import arith, scf, vector
 
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.mlir import builders
-from pytorchsim.target import dtypes
+from pytorchsim.target import dtypes, isa
 from pytorchsim.target.descriptor import Axis, Descriptor, TransferOp
 
 Body = Callable[[Sequence[ir.Value], ir.Value], None]
@@ -78,3 +80,16 @@ def unary(build: Callable[[ir.Value], ir.Value], step: int = 16) -> Body:
 def add_kernel(name: str = "add") -> str:
     """x + x."""
     return tile_kernel(name, unary(lambda value: arith.addf(value, value)))
+
+
+def custom_words(object_bytes: bytes) -> list[int]:
+    """The custom instructions of an object, in order."""
+    text = ELFFile(io.BytesIO(object_bytes)).get_section_by_name(".text").data()
+    words = [int.from_bytes(text[at : at + 4], "little") for at in range(0, len(text), 4)]
+    return [word for word in words if word & 0x7F == isa.OPCODE]
+
+
+def name_of(word: int) -> str:
+    """The one instruction of the table that the word is."""
+    (found,) = (item.name for item in isa.CUSTOM if any(word & mask == match for mask, match in item.words()))
+    return found
