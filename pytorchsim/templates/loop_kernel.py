@@ -20,6 +20,7 @@ from pytorchsim.errors import SpadOverflowError
 from pytorchsim.mlir import builders
 from pytorchsim.mlir.builders import Buffer, KernelBuilder
 from pytorchsim.target.descriptor import Axis, Bound, Descriptor, TransferOp
+from pytorchsim.templates.base import BuiltKernel
 from pytorchsim.templates.block import Accumulator, BufferKey, StoreBuffer
 from pytorchsim.templates.loop_program import Access, LoopProgram
 from pytorchsim.templates.stages import Stage, plan_stages
@@ -27,22 +28,13 @@ from pytorchsim.templates.tile import BUFFER_COPIES, Tile
 from pytorchsim.templates.tile_functions import StagedFunction, StreamedStage, TileFunctions
 from pytorchsim.templates.tile_search import search
 
-__all__ = ["LoopKernel", "build_loop_kernel"]
+__all__ = ["build_loop_kernel"]
 
 _LOAD_TAG, _STORE_TAG = 0, BUFFER_COPIES
 """Transfers of buffer copy c carry tag `_LOAD_TAG + c` or `_STORE_TAG + c`."""
 
 _ROW_LOAD_TAG, _ROW_STORE_TAG = 2 * BUFFER_COPIES, 2 * BUFFER_COPIES + 1
 """Row-level transfers of streamed rows."""
-
-
-@dataclass(frozen=True)
-class LoopKernel:
-    """What was built. `reasons` says why other tiles were not taken."""
-
-    mlir: str
-    tile: Tile
-    reasons: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -56,7 +48,7 @@ class _Operand:
 
 def build_loop_kernel(
     name: str, program: LoopProgram, slots: Mapping[str, int], origins: tuple[str, ...], config: NpuConfig
-) -> LoopKernel:
+) -> BuiltKernel:
     """The kernel `name` of `program`; `slots` gives each buffer's argument number.
 
     Raises SpadOverflowError where no tile fits.
@@ -82,7 +74,7 @@ def build_loop_kernel(
             control.streamed(stages, functions.streamed())
         else:
             control.resident(functions.resident())
-        return LoopKernel(kernel.text(), tile, found.reasons)
+        return BuiltKernel(kernel.text(), tile.describe(), found.reasons)
 
 
 class _Control:

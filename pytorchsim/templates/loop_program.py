@@ -1,6 +1,6 @@
 """What a kernel computes at one point of its iteration space, free of Inductor and of MLIR.
 
-In: recorded by `pytorchsim.scheduler.recorder` from Inductor's loop bodies. Out: read by stage planning, tile search
+In: recorded by `pytorchsim.templates.recorder` from Inductor's loop bodies. Out: read by stage planning, tile search
 and emission. A program is a list of operations in single-assignment form; an operand is the number of an earlier
 operation. The last `reduced` axes are reduced: a *row* is one point of the other axes; a value is row-level when it
 is the same for every point of the row.

@@ -18,7 +18,7 @@ from pytorchsim.templates.loop_program import Access, LoopProgram
 from pytorchsim.templates.stages import Stage
 from pytorchsim.templates.tile import Footprint, Tile, footprint
 
-__all__ = ["TileSearch", "search"]
+__all__ = ["TileSearch", "search", "vector_registers"]
 
 _MAX_LMUL = 8
 _VECTOR_REGISTERS = 32
@@ -132,7 +132,7 @@ def _fill(sizes: list[int], extents: Sequence[int], axes: Sequence[int], room: i
 
 def _with_vector(tile: Tile, program: LoopProgram, config: NpuConfig, max_lmul: int) -> Tile:
     """The tile with the longest vector that its inner axes fill and its live values leave room for."""
-    full = _lmul(program, max_lmul) * config.core.vlen_bits // 8 // _widest_bytes(program)
+    full = vector_registers(program, max_lmul) * config.core.vlen_bits // 8 // _widest_bytes(program)
     needed = 1 << (tile.inner_elements - 1).bit_length()
     return Tile(tile.sizes, tile.reduced, tile.lane_axis, tile.lane_run, tile.rows_inner, max(2, min(full, needed)))
 
@@ -141,7 +141,7 @@ def _widest_bytes(program: LoopProgram) -> int:
     return max([access.dtype.bytes for access in program.accesses()] + [op.dtype.bytes for op in program.operations])
 
 
-def _lmul(program: LoopProgram, max_lmul: int) -> int:
+def vector_registers(program: LoopProgram, max_lmul: int = _MAX_LMUL) -> int:
     """Registers per value so that what is live at once, and one temporary, stays in registers."""
     live = program.max_live() + 2
     lmul = max_lmul

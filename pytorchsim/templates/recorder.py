@@ -16,14 +16,15 @@ import sympy
 import torch
 from torch._inductor.dtype_propagation import DtypePropagationOpsHandler
 from torch._inductor.ops_handler import DefaultHandler
+from torch._inductor.scheduler import SchedulerNode
 from torch._inductor.utils import upcast_compute_type
 from torch._inductor.virtualized import V
 
 from pytorchsim.errors import UnsupportedError
-from pytorchsim.scheduler.index_analysis import affine_index
 from pytorchsim.target import dtypes
 from pytorchsim.target.dtypes import Dtype
-from pytorchsim.templates.loop_program import Access, LoopProgram, Operation, Store
+from pytorchsim.templates.index_analysis import affine_index
+from pytorchsim.templates.loop_program import Access, AffineIndex, LoopProgram, Operation, Store
 from pytorchsim.templates.reductions import REDUCTIONS
 from pytorchsim.templates.unsupported_ops import UNSUPPORTED
 from pytorchsim.templates.vector_ops import EMITTERS
@@ -60,6 +61,13 @@ class LoopRecorder(DefaultHandler):
         self._known: dict[tuple[Operation, str], int] = {}
         self._stores: list[Store] = []
         self._stored: dict[str, RecordedValue] = {}
+        self._node: SchedulerNode | None = None
+
+    def replay(self, node: SchedulerNode, rows: Sequence[sympy.Expr], reduced: Sequence[sympy.Expr]) -> None:
+        """Record the body of `node` with these expressions for its loop variables. Pure: the node stays as it is."""
+        self._node = node
+        with V.set_ops_handler(self):
+            node._body(list(rows), list(reduced))
 
     def program(self, removed_buffers: frozenset[str] = frozenset()) -> LoopProgram:
         """What was recorded, without stores to `removed_buffers` and without what then has no user."""
@@ -81,7 +89,7 @@ class LoopRecorder(DefaultHandler):
         if name in self._stored:
             return self._stored[name]
         dtype = V.graph.get_dtype(name)
-        access = Access(name, machine_dtype(dtype), affine_index(index, self._variables))
+        access = Access(name, machine_dtype(dtype), self._index(index))
         computed = upcast_compute_type(dtype)
         return self._append(Operation("load", (), machine_dtype(computed), access=access), computed)
 
@@ -91,9 +99,9 @@ class LoopRecorder(DefaultHandler):
             raise UnsupportedError(f"store with mode {mode!r} to {name}; only plain stores are supported")
         dtype = V.graph.get_dtype(name)
         value = self.to_dtype(value, dtype)
-        access = Access(name, machine_dtype(dtype), affine_index(index, self._variables))
+        access = Access(name, machine_dtype(dtype), self._index(index))
         self._stores.append(Store(access, value.number))
-        mutated = V.kernel.current_node.get_output(name).get_mutations() if V.kernel.current_node else ()
+        mutated = self._node.get_output(name).get_mutations() if self._node is not None else ()
         for stored in (name, *mutated):
             self._stored[stored] = value
 
@@ -110,6 +118,10 @@ class LoopRecorder(DefaultHandler):
             "reduce", (value.number,), machine_dtype(upcast_compute_type(dtype)), reduction=reduction_type
         )
         return self._append(operation, upcast_compute_type(dtype))
+
+    def _index(self, index: sympy.Expr) -> AffineIndex:
+        ranges = dict(zip(self._variables, map(sympy.Integer, self._sizes), strict=True))
+        return affine_index(V.graph.sizevars.simplify_with_ranges(index, ranges), self._variables)
 
     def store_reduction(self, name: str, index: sympy.Expr, value: RecordedValue) -> None:
         """One result per row to a buffer."""

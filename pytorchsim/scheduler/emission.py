@@ -1,0 +1,165 @@
+"""One group of scheduler nodes becomes one kernel: record, build by the template's or the generic form, define and
+call in the wrapper.
+
+In: scheduler nodes. Out: effects on Inductor's graph: a kernel definition, its call, allocated and removed buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+import torch
+from torch._inductor.codegen.common import Kernel
+from torch._inductor.ops_handler import NoopHandler
+from torch._inductor.scheduler import SchedulerNode
+from torch._inductor.virtualized import V
+
+from pytorchsim.config.model import NpuConfig
+from pytorchsim.errors import UnsupportedError
+from pytorchsim.scheduler.origins import Origins, origins_of
+from pytorchsim.templates.base import BuiltKernel, TemplateBuffer
+from pytorchsim.templates.loop_kernel import build_loop_kernel
+from pytorchsim.templates.loop_program import LoopProgram, merge_axes
+from pytorchsim.templates.recorder import LoopRecorder
+
+__all__ = ["emit_loop_kernel", "emit_template_kernel"]
+
+_NAME_PLACEHOLDER = "KERNEL_NAME"
+
+
+class _NpuKernel(Kernel[Any]):
+    """Inductor's view of a kernel: its arguments and which of its buffers nobody else needs."""
+
+    overrides = NoopHandler  # the recorder takes its place before any body runs
+
+
+@dataclass
+class _Arguments:
+    """The kernel's arguments by buffer name."""
+
+    kernel: _NpuKernel
+    names: dict[str, str] = field(default_factory=dict)
+    stored: set[str] = field(default_factory=set)
+
+    def load(self, buffer: str) -> None:
+        self.names[buffer] = self.kernel.args.input(buffer)
+
+    def store(self, buffer: str) -> None:
+        self.names[buffer] = self.kernel.args.output(buffer)
+        self.stored.add(self.names[buffer])
+
+    def slots(self) -> dict[str, int]:
+        """Argument number by buffer name."""
+        definitions = self.kernel.args.python_argdefs()[0]
+        numbers = {definition.name: number for number, definition in enumerate(definitions)}
+        return {buffer: numbers[name] for buffer, name in self.names.items()}
+
+    def directions(self) -> list[str]:
+        """`store` or `load` for each argument."""
+        definitions = self.kernel.args.python_argdefs()[0]
+        return ["store" if definition.name in self.stored else "load" for definition in definitions]
+
+
+def emit_loop_kernel(nodes: Sequence[SchedulerNode], config: NpuConfig) -> None:
+    """The generic kernel of nodes that share their rows."""
+    origins = origins_of(nodes)
+    kernel = _NpuKernel()
+    try:
+        program = merge_axes(_record(kernel, nodes).program(frozenset(kernel.removed_buffers)))
+        if program.stores and 0 not in program.sizes:
+            arguments = _program_arguments(kernel, program)
+            built = build_loop_kernel(_NAME_PLACEHOLDER, program, arguments.slots(), origins.operators, config)
+            _define_and_call(arguments, built, program.sizes, origins, nodes[0].get_device())
+    except UnsupportedError as error:
+        raise _located(error, origins, nodes) from error
+    _settle(kernel)
+
+
+def emit_template_kernel(template_node: SchedulerNode, epilogues: Sequence[SchedulerNode], config: NpuConfig) -> None:
+    """The kernel of a template with its epilogues."""
+    nodes = [template_node, *epilogues]
+    origins = origins_of(nodes)
+    buffer = template_node.node
+    if not isinstance(buffer, TemplateBuffer):
+        raise UnsupportedError(f"template {type(buffer).__name__} is not one of ours; in {origins}")
+    kernel = _NpuKernel()
+    try:
+        with kernel:  # on leaving, buffers that nobody else reads are removed
+            for node in nodes:
+                kernel.store_buffer_names.update(node.get_buffer_names())
+                node.mark_run()
+        removed = frozenset(kernel.removed_buffers)
+        tail = buffer.npu_template.tail(buffer, epilogues, removed)
+        arguments = _Arguments(kernel)
+        for operand in buffer.operands:
+            arguments.load(operand.get_name())
+        if tail is not None:
+            for access in tail.loads:
+                if access.buffer != buffer.get_name():
+                    arguments.load(access.buffer)
+            for store in tail.stores:
+                arguments.store(store.access.buffer)
+        if buffer.get_name() not in removed:
+            arguments.store(buffer.get_name())
+        built = buffer.npu_template.build(_NAME_PLACEHOLDER, buffer, tail, arguments.slots(), origins.operators, config)
+        shape = tuple(int(size) for size in buffer.get_size())
+        _define_and_call(arguments, built, shape, origins, template_node.get_device())
+    except UnsupportedError as error:
+        raise _located(error, origins, nodes) from error
+    _settle(kernel)
+
+
+def _record(kernel: _NpuKernel, nodes: Sequence[SchedulerNode]) -> LoopRecorder:
+    rows, reduced = max((node.group[1] for node in nodes), key=lambda space: len(space[1]))
+    rank = len(rows) + len(reduced)
+    variables = [sympy.Symbol(f"i{axis}", integer=True, nonnegative=True) for axis in range(rank)]
+    recorder = LoopRecorder(variables, [int(size) for size in (*rows, *reduced)], len(reduced))
+    with kernel:  # on leaving, buffers that nobody else reads are removed
+        for node in nodes:
+            kernel.store_buffer_names.update(node.get_buffer_names())
+            node.mark_run()
+            own_rows, own_reduced = node.group[1]
+            recorder.replay(node, variables[: len(own_rows)], variables[len(rows) :] if own_reduced else [])
+    return recorder
+
+
+def _program_arguments(kernel: _NpuKernel, program: LoopProgram) -> _Arguments:
+    arguments = _Arguments(kernel)
+    for access in program.loads:
+        arguments.load(access.buffer)
+    for store in program.stores:
+        arguments.store(store.access.buffer)
+    return arguments
+
+
+def _define_and_call(
+    arguments: _Arguments, built: BuiltKernel, shape: tuple[int, ...], origins: Origins, device: torch.device | None
+) -> None:
+    wrapper: Any = V.graph.wrapper_code  # ours: frontend/wrapper.py
+    metadata = {
+        "origins": list(origins.operators),
+        "source_lines": list(origins.source_lines),
+        "shape": list(shape),
+        "tile": built.tile,
+        "slots": arguments.directions(),
+        "reasons": list(built.reasons),
+    }
+    name = wrapper.define_npu_kernel(origins.hint, built.mlir, metadata)
+    _, call_arguments, _, types = arguments.kernel.args.python_argdefs()
+    with V.set_kernel_handler(arguments.kernel):
+        wrapper.generate_kernel_call(name, call_arguments, triton=False, arg_types=types, device=device)
+
+
+def _settle(kernel: _NpuKernel) -> None:
+    """What the kernel made unnecessary is not allocated; what nobody needs any more is freed by the caller."""
+    V.graph.removed_buffers |= kernel.removed_buffers
+    V.graph.inplaced_to_remove |= kernel.inplaced_to_remove
+
+
+def _located(error: UnsupportedError, origins: Origins, nodes: Sequence[SchedulerNode]) -> UnsupportedError:
+    """The same refusal with the place in the model and the shape."""
+    shapes = ", ".join(str(tuple(output.node.get_size())) for node in nodes for output in node.get_outputs())
+    return type(error)(f"{error}; in {origins}, output shapes {shapes}")
