@@ -16,7 +16,7 @@ aten = torch.ops.aten
 
 @pytest.fixture
 def relu_for_erfc() -> Iterator[Any]:
-    """For this test only, `erfc` of our graphs is lowered as `relu`: wrong, and easy to tell from the stock lowering."""
+    """For this test, `erfc` of our graphs is lowered as `relu`: wrong, and easy to tell from the stock lowering."""
 
     @lowers(aten.erfc.default)
     def lower_erfc(x: Any) -> Any:

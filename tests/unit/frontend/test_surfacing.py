@@ -46,12 +46,16 @@ def test_type_facts_and_message_are_kept(error: PyTorchSimError, wrapped: bool) 
     assert caught.value.remove_dynamo_frames() is caught.value
 
 
+def lower_as_inductor_does() -> None:
+    try:
+        raise UnsupportedError("no such kernel")
+    except UnsupportedError as error:
+        raise LoweringException(error, "aten.x", [], {}) from None
+
+
 def test_found_where_only_the_context_has_it() -> None:
     with pytest.raises(UnsupportedError, match="no such kernel"), surfacing(strict=False):
-        try:
-            raise UnsupportedError("no such kernel")
-        except UnsupportedError as error:
-            raise LoweringException(error, "aten.x", [], {}) from None
+        lower_as_inductor_does()
 
 
 def test_its_cause_is_kept() -> None:
@@ -62,15 +66,11 @@ def test_its_cause_is_kept() -> None:
 
 
 def test_nested_surfacing_changes_nothing() -> None:
-    seen: list[BaseException] = []
-    with pytest.raises(HostOpError) as caught, surfacing(strict=True):
-        try:
-            with surfacing(strict=True):
-                raise HostOpError("mm")
-        except HostOpError as error:
-            seen.append(error)
-            raise
-    assert caught.value is seen[0]
+    with pytest.raises(HostOpError) as inner, surfacing(strict=True):
+        raise HostOpError("mm")
+    with pytest.raises(HostOpError) as outer, surfacing(strict=True):
+        raise inner.value
+    assert outer.value is inner.value
 
 
 def test_errors_of_others_pass() -> None:
