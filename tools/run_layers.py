@@ -78,7 +78,11 @@ def run_layer(name: str, pytest_arguments: list[str]) -> Outcome:
     results.unlink(missing_ok=True)
     results.parent.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
-    command = [sys.executable, "-m", "pytest", *folders, f"--junitxml={results}", *pytest_arguments]
+    command = [
+        *(sys.executable, "-m", "pytest", *folders, f"--junitxml={results}"),
+        *("--continue-on-collection-errors", "--durations=5", "--durations-min=2", "-q"),
+        *pytest_arguments,
+    ]
     exit_code = subprocess.run(command, check=False, stdin=subprocess.DEVNULL).returncode
     seconds = time.monotonic() - started
     passed, failed, skipped = count(results)
