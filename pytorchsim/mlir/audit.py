@@ -1,6 +1,6 @@
-"""The audit of a tile function's assembly: what would pass a lane's value through a scalar register is an error.
+"""The audit of assembly: a tile function keeps its values in the lanes, a control function is scalar code.
 
-In: LLVM's assembly of one tile function. Out: nothing, or AssemblyAuditError with a finding per line. The IR rules of
+In: LLVM's assembly of one function. Out: nothing, or AssemblyAuditError with a finding per line. The IR rules of
 verify-kernel keep these out as written; the audit holds LLVM to it, because instruction selection may undo them
 (codegen 14). It also reads the size of the stack frame, for which LLVM offers no other report here.
 """
@@ -8,11 +8,20 @@ verify-kernel keep these out as written; the audit holds LLVM to it, because ins
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from pytorchsim.errors import AssemblyAuditError, AuditFinding
 
-__all__ = ["RULES", "Rule", "audit_tile_function", "findings_in", "stack_frame_bytes"]
+__all__ = [
+    "CONTROL_RULES",
+    "TILE_RULES",
+    "Rule",
+    "audit_control_function",
+    "audit_tile_function",
+    "findings_in",
+    "stack_frame_bytes",
+]
 
 
 @dataclass(frozen=True)
@@ -26,7 +35,25 @@ class Rule:
 
 _NOT_STACK = r"(?!.*\(sp\))"
 
-RULES: tuple[Rule, ...] = (
+# Shared by both kinds of function.
+_STATIC_FLOW = Rule(
+    "indirect-jump",
+    re.compile(r"(jr\s(?!ra\b)|jalr\s+(zero|x0)\b)"),
+    "control flow is static and the same in every lane",
+)
+_SCALAR_LOAD = Rule(
+    "scalar-load",
+    re.compile(rf"(l[bhwd]u?|fl[hwd])\s(?!.*%pcrel_lo){_NOT_STACK}"),
+    "a scalar load from a tile would see one lane; constants (%pcrel_lo) and the stack are fine",
+)
+_SCALAR_STORE = Rule(
+    "scalar-store",
+    re.compile(rf"(s[bhwd]|fs[hwd])\s{_NOT_STACK}"),
+    "a scalar store has no lane; only the stack may be written",
+)
+_ATOMIC = Rule("atomic", re.compile(r"(amo\w+|lr|sc)\.[wd]"), "lanes share no memory")
+
+TILE_RULES: tuple[Rule, ...] = (
     Rule(
         "vector-to-scalar",
         re.compile(r"(vmv\.x\.s|vfmv\.f\.s|vcpop\.m|vpopc\.m|vfirst\.m)"),
@@ -39,24 +66,23 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("vector-length-read", re.compile(r"csrrs?\s.*\b(vl|vxsat|vstart)\b"), "the value may depend on the lane"),
     Rule("call", re.compile(r"(call|tail|jalr?)\s(?!zero\b|x0\b)"), "a tile function calls nothing"),
-    Rule(
-        "indirect-jump",
-        re.compile(r"(jr\s(?!ra\b)|jalr\s+(zero|x0)\b)"),
-        "control flow is the same in every lane and static",
-    ),
-    Rule(
-        "scalar-load",
-        re.compile(rf"(l[bhwd]u?|fl[hwd])\s(?!.*%pcrel_lo){_NOT_STACK}"),
-        "a scalar load from a tile would see one lane; constants (%pcrel_lo) and the stack are fine",
-    ),
-    Rule(
-        "scalar-store",
-        re.compile(rf"(s[bhwd]|fs[hwd])\s{_NOT_STACK}"),
-        "a scalar store has no lane; only the stack may be written",
-    ),
-    Rule("atomic", re.compile(r"(amo\w+|lr|sc)\.[wd]"), "lanes share no memory"),
     Rule("dma", re.compile(r"sf\.vc\.x\s"), "transfers and waits belong to the control function"),
+    _STATIC_FLOW,
+    _SCALAR_LOAD,
+    _SCALAR_STORE,
+    _ATOMIC,
 )
+
+CONTROL_RULES: tuple[Rule, ...] = (
+    Rule("vector", re.compile(r"(v(?!set)|sf\.vc\.(v\.|iv))"), "a control function computes no vectors"),
+    Rule("call", re.compile(r"(call|tail|jalr?)\s(?!zero\b|x0\b)"), "it calls only tile functions of its kernel"),
+    _STATIC_FLOW,
+    _SCALAR_LOAD,
+    _SCALAR_STORE,
+    _ATOMIC,
+)
+
+_CALL = re.compile(r"(?:call|tail)\s+(\S+)$")
 
 _FRAME = re.compile(r"addi\s+sp, sp, -(\d+)$")
 _LUI = re.compile(r"lui\s+(\w+), (\d+)$")
@@ -68,26 +94,46 @@ _ALIGN_SP = re.compile(r"andi\s+sp, sp, -(\d+)$")
 
 
 def audit_tile_function(assembly: str, function: str, *, kernel: str, dump: str = "") -> None:
-    """Raise AssemblyAuditError if a line of `assembly` breaks a rule."""
-    findings = findings_in(assembly, function)
-    if findings:
-        reasons = {rule.name: rule.reason for rule in RULES}
-        lines = "\n  ".join(
-            f"line {found.line_number}: {found.line}  [{found.rule}: {reasons[found.rule]}]" for found in findings
-        )
-        raise AssemblyAuditError(
-            f"tile function {function!r} leaves the lanes:\n  {lines}", findings, kernel=kernel, dump=dump
-        )
+    """Raise AssemblyAuditError if a line of a tile function's `assembly` breaks a rule of TILE_RULES."""
+    findings = findings_in(assembly, function, TILE_RULES)
+    _raise(f"tile function {function!r} leaves the lanes", findings, TILE_RULES, kernel, dump)
 
 
-def findings_in(assembly: str, function: str) -> tuple[AuditFinding, ...]:
-    """Every line of `assembly` that breaks a rule; one finding per line, by the first rule that matches."""
+def audit_control_function(assembly: str, tiles: Collection[str], *, kernel: str, dump: str = "") -> None:
+    """Raise AssemblyAuditError if a line of the control function's `assembly` breaks a rule of CONTROL_RULES.
+
+    `tiles` are the functions it may call.
+    """
+    findings = findings_in(assembly, kernel, CONTROL_RULES, calls=tiles)
+    _raise("the control function is more than scalar code", findings, CONTROL_RULES, kernel, dump)
+
+
+def findings_in(
+    assembly: str, function: str, rules: Sequence[Rule], *, calls: Collection[str] = ()
+) -> tuple[AuditFinding, ...]:
+    """Every line of `assembly` that breaks a rule; one finding per line, by the first rule that matches.
+
+    Calls of functions named in `calls` are allowed.
+    """
     findings = []
     for number, text in _instructions(assembly):
-        rule = next((rule for rule in RULES if rule.pattern.match(text)), None)
+        call = _CALL.match(text)
+        if call is not None and call[1] in calls:
+            continue
+        rule = next((rule for rule in rules if rule.pattern.match(text)), None)
         if rule is not None:
             findings.append(AuditFinding(rule.name, function, number, " ".join(text.split())))
     return tuple(findings)
+
+
+def _raise(what: str, findings: tuple[AuditFinding, ...], rules: Sequence[Rule], kernel: str, dump: str) -> None:
+    if not findings:
+        return
+    reasons = {rule.name: rule.reason for rule in rules}
+    lines = "\n  ".join(
+        f"line {found.line_number}: {found.line}  [{found.rule}: {reasons[found.rule]}]" for found in findings
+    )
+    raise AssemblyAuditError(f"{what}:\n  {lines}", findings, kernel=kernel, dump=dump)
 
 
 def stack_frame_bytes(assembly: str) -> int:

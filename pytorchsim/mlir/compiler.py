@@ -11,7 +11,7 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TypedDict
@@ -22,7 +22,7 @@ from mlir.dialects import llvm
 from pytorchsim.config.environment import read_environment
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.errors import CompileError, IRVerificationError
-from pytorchsim.mlir.audit import audit_tile_function, stack_frame_bytes
+from pytorchsim.mlir.audit import audit_control_function, audit_tile_function, stack_frame_bytes
 from pytorchsim.mlir.cache import object_key, shared_cache
 from pytorchsim.mlir.compiled_kernel import BufferLayout, CompiledKernel, check_budget, place_buffers
 from pytorchsim.mlir.dialect import ORIGINS_ATTRIBUTE, TILE_SHAPE_ATTRIBUTE, npu_context
@@ -76,6 +76,7 @@ def compile_kernel(name: str, mlir_text: str, config: NpuConfig, dump_dir: Path 
     names = [name, *(function for function in translated if function != name)]
     started = time.perf_counter()
     outputs = {function: _run_llvm(name, function, translated[function], config, dump_dir) for function in names}
+    _audit(name, outputs, dump_dir)
     seconds["llvm"] = time.perf_counter() - started
     kernel = CompiledKernel(
         name=name,
@@ -164,7 +165,7 @@ def _facts(name: str, module: ir.Module) -> _Facts:
 
 
 def _run_llvm(kernel: str, function: str, ir_text: str, config: NpuConfig, dump_dir: Path | None) -> LlvmOutput:
-    """Object and assembly of one function, from the cache or from a worker; a tile function's assembly is audited."""
+    """Object and assembly of one function, from the cache or from a worker."""
     store = shared_cache()
     key = object_key(ir_text, config.core.vlen_bits)
     _dump(dump_dir, 1, f"llvm-{function}.ll", ir_text)
@@ -180,9 +181,15 @@ def _run_llvm(kernel: str, function: str, ir_text: str, config: NpuConfig, dump_
     _dump(dump_dir, 2, f"optimised-{function}.ll", output.optimised)
     _dump(dump_dir, 3, f"assembly-{function}.s", output.assembly)
     _dump(dump_dir, 4, f"object-{function}.o", output.object_bytes)
-    if function != kernel:
-        audit_tile_function(output.assembly, function, kernel=kernel, dump="" if dump_dir is None else str(dump_dir))
     return output
+
+
+def _audit(kernel: str, outputs: Mapping[str, LlvmOutput], dump_dir: Path | None) -> None:
+    dump = "" if dump_dir is None else str(dump_dir)
+    tiles = [function for function in outputs if function != kernel]
+    audit_control_function(outputs[kernel].assembly, tiles, kernel=kernel, dump=dump)
+    for function in tiles:
+        audit_tile_function(outputs[function].assembly, function, kernel=kernel, dump=dump)
 
 
 def _frame_bytes(kernel: str, function: str, output: LlvmOutput, dump_dir: Path | None) -> int:

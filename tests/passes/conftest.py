@@ -49,9 +49,7 @@ DESCRIPTOR = (
     ' dtype = "float32", fill = 0 : i64, flags = 0 : i64, index_tiles = [], lane_stride = 1 : i64, local_buffer = "",'
     ' offset = 0 : i64, op = "load", slot = 0 : i64, spad_address = 0 : i64, sym_name = "k.load"} : () -> ()'
 )
-BUFFER = (
-    '"npu.buffer"() {alignment = 64 : i64, bytes = 512 : i64, copies = 2 : i64, sym_name = "k.x"} : () -> ()'
-)
+BUFFER = '"npu.buffer"() {alignment = 64 : i64, bytes = 512 : i64, copies = 2 : i64, sym_name = "k.x"} : () -> ()'
 TILE_BODY = """
     %i = arith.constant 0 : index
     %v = vector.load %x[%i] : memref<64xf32>, vector<16xf32>
@@ -61,7 +59,8 @@ CONTROL_BODY = """
     %shift = arith.constant 256 : index
     %bytes = "npu.buffer_ref"() {buffer = @k.x} : () -> memref<512xi8>
     %x = memref.view %bytes[%shift][] : memref<512xi8> to memref<64xf32>
-    "npu.transfer"(%x, %tag, %core) {descriptor = @k.load, set_indices = array<i64: 1>} : (memref<64xf32>, index, index) -> ()
+    "npu.transfer"(%x, %tag, %core) {descriptor = @k.load, set_indices = array<i64: 1>}
+      : (memref<64xf32>, index, index) -> ()
     "npu.wait"(%tag) : (index) -> ()
     func.call @k__body(%x) : (memref<64xf32>) -> ()"""
 

@@ -78,7 +78,9 @@ def test_descriptor_is_an_aligned_constant_of_the_encoded_bytes(
 
     output = run_pass("lower-npu-ops", control("", DESCRIPTOR))
     kind = f"!llvm.struct<packed (array<{DESCRIPTOR_BYTES} x i8>)>"
-    check(output, f"llvm.mlir.global internal constant @k.load() {{addr_space = 0 : i32, alignment = 8 : i64}} : {kind}")
+    check(
+        output, f"llvm.mlir.global internal constant @k.load() {{addr_space = 0 : i32, alignment = 8 : i64}} : {kind}"
+    )
     expected = Descriptor(0, TransferOp.LOAD, dtypes.F32, (Axis(128, 1, 4, lane=True), Axis(4, 128, 1))).encode()
     text = output.split('llvm.mlir.constant("', 1)[1].split('") :', 1)[0]
     assert _unescaped(text) == expected
@@ -92,7 +94,8 @@ def test_addresses_in_buffers_are_relocations(run_pass: Callable[..., str], chec
     text = DESCRIPTOR.replace("index_tiles = []", tiles).replace('local_buffer = ""', 'local_buffer = "k.l"')
     text = text.replace("offset = 0", "offset = 8").replace("flags = 0", "flags = 1")
     buffers = "".join(
-        f'"npu.buffer"() {{alignment = 64 : i64, bytes = 64 : i64, copies = 1 : i64, sym_name = "k.{name}"}} : () -> ()\n'
+        '"npu.buffer"() {alignment = 64 : i64, bytes = 64 : i64, copies = 1 : i64,'
+        f' sym_name = "k.{name}"}} : () -> ()\n'
         for name in "il"
     )
     output = run_pass("lower-npu-ops", control("", buffers + text))
@@ -112,7 +115,9 @@ def test_buffer_is_an_external_symbol(run_pass: Callable[..., str], check: Calla
     buffer = '"npu.buffer"() {alignment = 64 : i64, bytes = 512 : i64, copies = 2 : i64, sym_name = "k.x"} : () -> ()'
     body = '%x = "npu.buffer_ref"() {buffer = @k.x} : () -> memref<512xi8>'
     output = run_pass("lower-npu-ops", control(body, buffer))
-    check(output, "llvm.mlir.global external @k.x() {addr_space = 0 : i32, alignment = 64 : i64}", "!llvm.array<512 x i8>")
+    check(
+        output, "llvm.mlir.global external @k.x() {addr_space = 0 : i32, alignment = 64 : i64}", "!llvm.array<512 x i8>"
+    )
     check(output, "llvm.mlir.addressof @k.x", "unrealized_conversion_cast", "to memref<512xi8>")
 
 

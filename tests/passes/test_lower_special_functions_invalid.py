@@ -12,7 +12,10 @@ from pytorchsim.errors import IRVerificationError
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("%y = math.powf %x, %x : vector<16xf32>", "'math.powf' in @k__body at .*: no instruction computes it; decompose it"),
+        (
+            "%y = math.powf %x, %x : vector<16xf32>",
+            "'math.powf' in @k__body at .*: no instruction computes it; decompose it",
+        ),
         ("%y = math.exp2 %x : vector<16xf32>", "'math.exp2' .*decompose it into math.atan, math.cos, math.erf"),
         ("%y = math.exp %h : vector<16xf16>", "'math.exp' .*the SFU computes vectors of f32, not vector<16xf16>"),
         ("%y = math.tanh %s : f32", "'math.tanh' .*the SFU computes vectors of f32, not f32"),

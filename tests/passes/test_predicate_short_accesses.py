@@ -20,7 +20,9 @@ module {{
 }}"""
 
 
-@pytest.mark.parametrize(("kind", "count"), [("vector<2xf32>", 2), ("vector<8xi8>", 8), ("vector<4xbf16>", 4), ("vector<2xi8>", 2)])
+@pytest.mark.parametrize(
+    ("kind", "count"), [("vector<2xf32>", 2), ("vector<8xi8>", 8), ("vector<4xbf16>", 4), ("vector<2xi8>", 2)]
+)
 def test_short(run_pass: Callable[..., str], check: Callable[..., None], kind: str, count: int) -> None:
     check(
         run_pass("predicate-short-accesses", text(kind)),

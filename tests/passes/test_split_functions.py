@@ -35,4 +35,6 @@ def test_private_tile_functions_become_visible_to_the_linker(
     run_pass: Callable[..., str], kernel_text: Callable[..., str], check: Callable[..., None]
 ) -> None:
     text = kernel_text().replace("func.func @k__body(", "func.func private @k__body(")
-    check(run_pass("split-functions", text), "module @k__body", "func.func @k__body(", "module @k ", "func.func private")
+    check(
+        run_pass("split-functions", text), "module @k__body", "func.func @k__body(", "module @k ", "func.func private"
+    )

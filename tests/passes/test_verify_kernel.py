@@ -10,7 +10,9 @@ import pytest
 def test_a_valid_kernel_passes_unchanged(
     run_pass: Callable[..., str], kernel_text: Callable[..., str], check: Callable[..., None]
 ) -> None:
-    check(run_pass("verify-kernel", kernel_text()), "npu.buffer", "npu.descriptor", "vector.load", "npu.transfer", "call")
+    check(
+        run_pass("verify-kernel", kernel_text()), "npu.buffer", "npu.descriptor", "vector.load", "npu.transfer", "call"
+    )
 
 
 @pytest.mark.parametrize(
@@ -25,7 +27,7 @@ def test_a_valid_kernel_passes_unchanged(
       %v = vector.load %x[%i] : memref<64xf32>, vector<16xf32>
       vector.store %v, %x[%i] : memref<64xf32>, vector<16xf32>
     }""",
-        "%v = \"npu.lane_id\"() : () -> vector<8xi32>",
+        '%v = "npu.lane_id"() : () -> vector<8xi32>',
         "%v = arith.constant dense<1.0> : vector<64xf32>",  # LMUL 8
         "%v = vector.step : vector<8xindex>\n    %w = arith.index_cast %v : vector<8xindex> to vector<8xi32>",
         "%c = arith.constant dense<true> : vector<256xi1>",

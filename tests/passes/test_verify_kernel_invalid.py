@@ -12,8 +12,10 @@ VECTOR = "%i = arith.constant 0 : index\n %v = vector.load %x[%i] : memref<64xf3
 
 TILE = {
     "transfer": (
-        '%t = arith.constant 0 : index "npu.transfer"(%x, %t) {descriptor = @k.load, set_indices = array<i64>}'
-        " : (memref<64xf32>, index) -> ()",
+        (
+            '%t = arith.constant 0 : index "npu.transfer"(%x, %t) {descriptor = @k.load, set_indices = array<i64>}'
+            " : (memref<64xf32>, index) -> ()"
+        ),
         "'npu.transfer' in @k__body at .*: a tile function has no DMA",
     ),
     "wait": (
@@ -28,7 +30,10 @@ TILE = {
         "%i = arith.constant 0 : index %s = arith.constant 0.0 : f32 memref.store %s, %x[%i] : memref<64xf32>",
         "'memref.store' .*: a scalar store has no lane",
     ),
-    "reduction": (VECTOR + "%s = vector.reduction <add>, %v : vector<16xf32> into f32", "fold with shuffles in the lane"),
+    "reduction": (
+        VECTOR + "%s = vector.reduction <add>, %v : vector<16xf32> into f32",
+        "fold with shuffles in the lane",
+    ),
     "extract": (VECTOR + "%s = vector.extract %v[3] : f32 from vector<16xf32>", "it gives a scalar; use npu.splat"),
     "splat by shuffle": (
         VECTOR + "%s = vector.shuffle %v, %v [3, 3, 3, 3] : vector<16xf32>, vector<16xf32>",
@@ -38,12 +43,18 @@ TILE = {
         "%v = arith.constant dense<1.0> : vector<1xf32>",
         "vector<1xf32>: a vector's length is a power of two from 2",
     ),
-    "six elements": ("%v = arith.constant dense<1.0> : vector<6xf32>", "vector<6xf32>: a vector's length is a power of two"),
+    "six elements": (
+        "%v = arith.constant dense<1.0> : vector<6xf32>",
+        "vector<6xf32>: a vector's length is a power of two",
+    ),
     "LMUL 16": (
         "%v = arith.constant dense<1.0> : vector<128xf32>",
         "vector<128xf32>: longer than a group of 8 registers, at most 64 elements",
     ),
-    "two dimensions": ("%v = arith.constant dense<1.0> : vector<2x4xf32>", "vectors have one dimension and a fixed length"),
+    "two dimensions": (
+        "%v = arith.constant dense<1.0> : vector<2x4xf32>",
+        "vectors have one dimension and a fixed length",
+    ),
     "scalable": ("%v = arith.constant dense<1.0> : vector<[4]xf32>", "vectors have one dimension and a fixed length"),
     "remf": (VECTOR + "%s = arith.remf %v, %v : vector<16xf32>", "it becomes a call of fmod"),
     "exchange over all lanes": (
@@ -89,18 +100,24 @@ CONTROL = {
         "the bytes of 'k.x' are memref<512xi8>, not memref<256xi8>",
     ),
     "unaligned view": (
-        '%b = "npu.buffer_ref"() {buffer = @k.x} : () -> memref<512xi8> %s = arith.constant 32 : index'
-        " %x = memref.view %b[%s][] : memref<512xi8> to memref<64xf32>",
+        (
+            '%b = "npu.buffer_ref"() {buffer = @k.x} : () -> memref<512xi8> %s = arith.constant 32 : index'
+            " %x = memref.view %b[%s][] : memref<512xi8> to memref<64xf32>"
+        ),
         "'memref.view' .*: byte shift 32 is no multiple of 64",
     ),
     "view past the end": (
-        '%b = "npu.buffer_ref"() {buffer = @k.x} : () -> memref<512xi8> %s = arith.constant 320 : index'
-        " %x = memref.view %b[%s][] : memref<512xi8> to memref<64xf32>",
+        (
+            '%b = "npu.buffer_ref"() {buffer = @k.x} : () -> memref<512xi8> %s = arith.constant 320 : index'
+            " %x = memref.view %b[%s][] : memref<512xi8> to memref<64xf32>"
+        ),
         "bytes 320..575 are not in the buffer of 512",
     ),
     "dynamic view": (
-        '%b = "npu.buffer_ref"() {buffer = @k.x} : () -> memref<512xi8> %s = arith.constant 0 : index'
-        " %x = memref.view %b[%s][%core] : memref<512xi8> to memref<?xf32>",
+        (
+            '%b = "npu.buffer_ref"() {buffer = @k.x} : () -> memref<512xi8> %s = arith.constant 0 : index'
+            " %x = memref.view %b[%s][%core] : memref<512xi8> to memref<?xf32>"
+        ),
         "a view of a buffer has a static shape",
     ),
     "tag": ('%t = arith.constant 32 : index "npu.wait"(%t) : (index) -> ()', "tag 32 is not in 0..31"),
@@ -162,7 +179,11 @@ def test_aliased_pointers(run_pass: Callable[..., str], kernel_text: Callable[..
 @pytest.mark.parametrize(
     ("replaced", "by", "words"),
     [
-        ("bytes = 512", "bytes = 500", r"bytes \(500\) is copies \(2\) times a positive multiple of the alignment \(64\)"),
+        (
+            "bytes = 512",
+            "bytes = 500",
+            r"bytes \(500\) is copies \(2\) times a positive multiple of the alignment \(64\)",
+        ),
         ("alignment = 64", "alignment = 48", "alignment is a power of two from 64, not 48"),
         ("alignment = 64", "alignment = 32", "alignment is a power of two from 64, not 32"),
         ("copies = 2", "copies = 0", "copies"),
@@ -181,7 +202,11 @@ def test_buffer(
         ("slot = 0", "slot = -1", "slot -1 is not in"),
         ('dtype = "float32"', 'dtype = "float31"', "no machine dtype 'float31'; known: float32"),
         ("lane_stride = 1", "lane_stride = 0", "lane_stride is at least 1"),
-        ("axes = [{dram_stride = 1 : i64, lane", "axes = [{stride = 1 : i64, lane", "an entry of axes lacks dram_stride"),
+        (
+            "axes = [{dram_stride = 1 : i64, lane",
+            "axes = [{stride = 1 : i64, lane",
+            "an entry of axes lacks dram_stride",
+        ),
         ("axes = [{dram_stride", "axes = [{other = 1 : i64, dram_stride", "an entry of axes has unknown fields other"),
         ("lane = true", "lane = 1 : i64", "field 'lane' of an axis is a boolean"),
         ("index_tiles = []", "index_tiles = [1 : i64]", "index_tiles holds dictionaries"),
@@ -189,14 +214,18 @@ def test_buffer(
         ("size = 4", "size = 4294967296", "k.load"),
         (
             "index_tiles = []",
-            "index_tiles = [{spad_address = 0 : i64, wide = true, axes = array<i64: 5>, dram_stride = 1 : i64,"
-            " extent = 4 : i64, wrap = false}]",
+            (
+                "index_tiles = [{spad_address = 0 : i64, wide = true, axes = array<i64: 5>, dram_stride = 1 : i64,"
+                " extent = 4 : i64, wrap = false}]"
+            ),
             r"index tile 0 runs over axes \[5\], the transfer has 2",
         ),
         (
             "index_tiles = []",
-            "index_tiles = [{spad_address = 0 : i64, wide = true, axes = array<i64: 0>, dram_stride = 1 : i64,"
-            " extent = 4 : i64, wrap = false, buffer = @k.q}]",
+            (
+                "index_tiles = [{spad_address = 0 : i64, wide = true, axes = array<i64: 0>, dram_stride = 1 : i64,"
+                " extent = 4 : i64, wrap = false, buffer = @k.q}]"
+            ),
             "there is no npu.buffer 'k.q'",
         ),
     ],
@@ -222,7 +251,10 @@ def test_descriptor(
             {"tile_arguments": "%s: f32, %x: memref<64xf32>", "tile": "", "control": ""},
             "memory arguments come before scalar ones",
         ),
-        ({"extra": "memref.global @g : memref<4xf32>"}, "a kernel module holds npu.buffer, npu.descriptor and func.func"),
+        (
+            {"extra": "memref.global @g : memref<4xf32>"},
+            "a kernel module holds npu.buffer, npu.descriptor and func.func",
+        ),
     ],
 )
 def test_structure(
@@ -237,7 +269,7 @@ def test_two_control_functions(run_pass: Callable[..., str], kernel_text: Callab
 
 
 def test_no_kernel_name(run_pass: Callable[..., str], kernel_text: Callable[..., str]) -> None:
-    with pytest.raises(IRVerificationError, match="a kernel module has the attribute npu.kernel"):
+    with pytest.raises(IRVerificationError, match=r"a kernel module has the attribute npu\.kernel"):
         run_pass("verify-kernel", kernel_text(module_attributes=""))
 
 

@@ -19,7 +19,7 @@ module attributes {npu.kernel = "k"} {
     }
   }
 }"""
-    with pytest.raises(IRVerificationError, match="'math.powf' in @k__body at .*: no pass lowers it") as caught:
+    with pytest.raises(IRVerificationError, match=r"'math.powf' in @k__body at .*: no pass lowers it") as caught:
         run_pass("verify-llvm", text)
     assert caught.value.stage == "verify-llvm"
 

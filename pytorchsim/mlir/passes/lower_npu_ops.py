@@ -44,9 +44,7 @@ def _buffer(operation: ir.Operation, config: NpuConfig) -> None:
     del config
     kind = ir.Type.parse(f"!llvm.array<{_int(operation, 'bytes')} x i8>")
     external = ir.Attribute.parse("#llvm.linkage<external>")
-    llvm.GlobalOp(
-        kind, _string(operation, "sym_name"), external, alignment=_int(operation, "alignment"), addr_space=0
-    )
+    llvm.GlobalOp(kind, _string(operation, "sym_name"), external, alignment=_int(operation, "alignment"), addr_space=0)
 
 
 def _buffer_ref(operation: ir.Operation, config: NpuConfig) -> ir.Value:

@@ -1,7 +1,7 @@
 """verify-llvm: nothing but the llvm dialect is left.
 
-Takes: what the lowering passes left. Leaves it as it is, or raises IRVerificationError. An operation that no pass lowered
-would end the process inside the translation to LLVM IR, which does not report it.
+Takes: what the lowering passes left. Leaves it as it is, or raises IRVerificationError. An operation that no pass
+lowered would end the process inside the translation to LLVM IR, which does not report it.
 """
 
 from __future__ import annotations

@@ -5,18 +5,39 @@ from __future__ import annotations
 import pytest
 
 from pytorchsim.errors import AssemblyAuditError
-from pytorchsim.mlir.audit import RULES, audit_tile_function, findings_in, stack_frame_bytes
+from pytorchsim.mlir.audit import (
+    CONTROL_RULES,
+    TILE_RULES,
+    audit_control_function,
+    audit_tile_function,
+    findings_in,
+    stack_frame_bytes,
+)
 
 BREAKS = {
     "vector-to-scalar": ["vmv.x.s\ta0, v8", "vfmv.f.s fa0, v8", "vcpop.m a0, v0", "vfirst.m a0, v0"],
     "fault-only-first-load": ["vle32ff.v v8, (a0)", "vlseg2e8ff.v v8, (a0)"],
     "vector-length-read": ["csrr a0, vl", "csrr\ta0, vxsat", "csrrs a0, vstart, zero"],
     "call": ["call memset", "tail memcpy", "jal ra, memset", "jalr ra, 0(a0)", "jalr a0"],
-    "indirect-jump": ["jr a0", "jalr zero, 0(a0)"],
-    "scalar-load": ["lw a0, 0(a1)", "flw fa5, 4(a0)", "lbu a0, (a1)", "ld a0, %lo(x)(a1)", "fld fa0, 0(a1)", "lhu a0, 2(a1)"],
-    "scalar-store": ["sw a0, 0(a1)", "fsd fa0, 8(a0)", "sb zero, (a0)", "sh a0, 0(a1)", "fsh fa0, 0(a1)", "sd a0, (a1)"],
-    "atomic": ["amoadd.w a0, a1, (a2)", "lr.w a0, (a1)", "sc.d a0, a1, (a2)"],
     "dma": ["sf.vc.x 0, 0, 3, a0"],
+    "indirect-jump": ["jr a0", "jalr zero, 0(a0)"],
+    "scalar-load": [
+        "lw a0, 0(a1)",
+        "flw fa5, 4(a0)",
+        "lbu a0, (a1)",
+        "ld a0, %lo(x)(a1)",
+        "fld fa0, 0(a1)",
+        "lhu a0, 2(a1)",
+    ],
+    "scalar-store": [
+        "sw a0, 0(a1)",
+        "fsd fa0, 8(a0)",
+        "sb zero, (a0)",
+        "sh a0, 0(a1)",
+        "fsh fa0, 0(a1)",
+        "sd a0, (a1)",
+    ],
+    "atomic": ["amoadd.w a0, a1, (a2)", "lr.w a0, (a1)", "sc.d a0, a1, (a2)"],
 }
 
 MAY_STAY = [
@@ -52,23 +73,23 @@ MAY_STAY = [
 
 
 def test_every_rule_has_examples() -> None:
-    assert list(BREAKS) == [rule.name for rule in RULES]
+    assert list(BREAKS) == [rule.name for rule in TILE_RULES]
 
 
 @pytest.mark.parametrize(("rule", "line"), [(rule, line) for rule, lines in BREAKS.items() for line in lines])
 def test_rule(rule: str, line: str) -> None:
-    findings = findings_in(f"k__body:\n\t{line}\n\tret\n", "k__body")
+    findings = findings_in(f"k__body:\n\t{line}\n\tret\n", "k__body", TILE_RULES)
     assert [(found.rule, found.line_number, found.function) for found in findings] == [(rule, 2, "k__body")]
     assert findings[0].line == line.replace("\t", " ")
 
 
 @pytest.mark.parametrize("line", MAY_STAY)
 def test_may_stay(line: str) -> None:
-    assert findings_in(f"k__body:\n\t{line}\n", "k__body") == ()
+    assert findings_in(f"k__body:\n\t{line}\n", "k__body", TILE_RULES) == ()
 
 
 def test_comments_directives_and_labels_are_not_code() -> None:
-    assert findings_in('\t.ascii "call"\n\t# call memset\n\tret # sw a0, 0(a1)\ncall:\n', "k__body") == ()
+    assert findings_in('\t.ascii "call"\n\t# call memset\n\tret # sw a0, 0(a1)\ncall:\n', "k__body", TILE_RULES) == ()
 
 
 def test_the_error_lists_every_finding() -> None:
@@ -77,6 +98,47 @@ def test_the_error_lists_every_finding() -> None:
     assert [found.rule for found in caught.value.findings] == ["call", "scalar-load"]
     assert "line 1: call f  [call: a tile function calls nothing]" in str(caught.value)
     assert (caught.value.kernel, caught.value.stage) == ("k", "audit")
+
+
+CONTROL_BREAKS = {
+    "vector": [
+        "vmv.v.i v8, 0",
+        "vse32.v v8, (a0)",
+        "sf.vc.v.iv 3, v8, v8, 0",
+        "sf.vc.iv 0, 1, v8, 2",
+        "vs1r.v v8, (sp)",
+    ],
+    "call": ["call memset", "tail k__other", "jalr ra, 0(a0)"],
+    "indirect-jump": ["jr a0"],
+    "scalar-load": ["ld a0, 0(a1)"],
+    "scalar-store": ["sd zero, 0(a1)"],
+    "atomic": ["amoadd.w a0, a1, (a2)"],
+}
+
+
+def test_every_control_rule_has_examples() -> None:
+    assert list(CONTROL_BREAKS) == [rule.name for rule in CONTROL_RULES]
+
+
+@pytest.mark.parametrize(("rule", "line"), [(rule, line) for rule, lines in CONTROL_BREAKS.items() for line in lines])
+def test_control_rule(rule: str, line: str) -> None:
+    with pytest.raises(AssemblyAuditError, match="the control function is more than scalar code") as caught:
+        audit_control_function(f"k:\n\t{line}\n\tret\n", ["k__body"], kernel="k")
+    assert [(found.rule, found.function, found.line_number) for found in caught.value.findings] == [(rule, "k", 2)]
+
+
+def test_what_a_control_function_is_made_of() -> None:
+    lines = ["vsetvli zero, s5, e32, m1, ta, ma", "vsetivli zero, 1, e32, m1, ta, ma", "sf.vc.x 2, 0, 8, a0"]
+    lines += [
+        "call k__body",
+        "tail k__body",
+        "sd ra, 8(sp)",
+        "ld ra, 8(sp)",
+        "ret",
+        "blt a0, a1, .LBB0_2",
+        "divu a0, a0, a1",
+    ]
+    audit_control_function("\n".join(lines), ["k__body"], kernel="k")
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,9 @@ def test_declarations_come_before_functions_in_order() -> None:
         with kernel.control() as _:
             pass
         kernel.buffer("b", 4)
-        names = [str(ir.StringAttr(view.operation.attributes["sym_name"]).value) for view in kernel.module.body.operations]
+        names = [
+            str(ir.StringAttr(view.operation.attributes["sym_name"]).value) for view in kernel.module.body.operations
+        ]
         assert names == ["k.a", "k.b", "k"]
 
 
@@ -84,7 +86,7 @@ def test_kernel_names(name: str) -> None:
 def test_misuse_is_refused() -> None:
     with builders.KernelBuilder("k", NpuConfig()) as kernel:
         kernel.buffer("x", 4)
-        with pytest.raises(ValueError, match="already has a symbol 'k.x'"):
+        with pytest.raises(ValueError, match=r"already has a symbol 'k.x'"):
             kernel.buffer("x", 4)
         with pytest.raises(ValueError, match="positive, not 0 x 1"):
             kernel.buffer("y", 0)

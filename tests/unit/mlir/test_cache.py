@@ -32,7 +32,7 @@ def test_round_trip(tmp_path: Path) -> None:
 
 def test_the_key_is_the_content(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = {object_key("ir", 256), object_key("ir2", 256), object_key("ir", 128)}
-    monkeypatch.setattr(cache, "version", lambda name: "another")
+    monkeypatch.setattr(cache, "version", lambda _: "another")
     keys.add(object_key("ir", 256))
     monkeypatch.undo()
     monkeypatch.setattr(cache, "_sources_digest", lambda: "edited")
@@ -82,12 +82,14 @@ def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("call", ["mkstemp", "replace"])
 def test_a_full_disk_costs_one_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
-    def full(*arguments: object, **options: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("tempfile.mkstemp" if call == "mkstemp" else "os.replace", full)
     store = ObjectCache(tmp_path)
-    with pytest.warns(PyTorchSimWarning, match="cannot write the cache .*No space left on device.*PYTORCHSIM_NO_CACHE=1"):
+    with pytest.warns(
+        PyTorchSimWarning, match="cannot write the cache .*No space left on device.*PYTORCHSIM_NO_CACHE=1"
+    ):
         store.write(KEY, OUTPUT)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -97,7 +99,7 @@ def test_a_full_disk_costs_one_warning(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_an_unwritable_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: Path, *arguments: object, **options: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")  # root in a container may write anywhere, so chmod shows nothing
 
     monkeypatch.setattr(Path, "mkdir", refuse)

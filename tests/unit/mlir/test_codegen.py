@@ -1,4 +1,4 @@
-"""What tile functions may contain compiles to clean vector code: every operation, element type and length passes the audit.
+"""What tile functions may contain compiles to clean vector code: every operation, type and length passes the audit.
 
 The hazards are those LLVM is known to turn into scalar code or calls: copies, constant fills, short vectors, splats.
 """
@@ -126,14 +126,13 @@ def test_integer_arithmetic(element: str, step: int) -> None:
 @pytest.mark.parametrize("name", ["ctpop", "ctlz", "cttz", "absi"])
 @pytest.mark.parametrize("element", ["i8", "i32", "i64"])
 def test_integer_functions(name: str, element: str) -> None:
-    compiled(lambda x: getattr(mlir_math, name)(x), element=element)
+    compiled(getattr(mlir_math, name), element=element)
 
 
 @pytest.mark.parametrize("source", FLOATS + INTEGERS)
 @pytest.mark.parametrize("target", FLOATS + INTEGERS)
 def test_conversions(source: str, target: str) -> None:
     """There and back, 16 elements (LMUL 4 at 64 bits)."""
-
 
     def convert(value: ir.Value, target: str, signed: bool) -> ir.Value:
         kind = ir.VectorType(value.type)
@@ -284,7 +283,9 @@ def test_what_slips_past_the_rules_is_caught_by_the_audit(monkeypatch: pytest.Mo
         vector.store(vector.broadcast(kind, arith.addf(total, total)), arguments[1], [position])
 
     text = tile_kernel("k", body)
-    monkeypatch.setattr(compiler, "run_pipeline", lambda *a, **k: pipeline.run_pipeline(*a, passes=pipeline.PASSES[1:], **k))
+    monkeypatch.setattr(
+        compiler, "run_pipeline", lambda *a, **k: pipeline.run_pipeline(*a, passes=pipeline.PASSES[1:], **k)
+    )
     with pytest.raises(AssemblyAuditError, match="vector-to-scalar") as caught:
         compile_kernel("k", text, CONFIG)
     assert caught.value.kernel == "k"

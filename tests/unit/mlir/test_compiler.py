@@ -25,7 +25,7 @@ from pytorchsim.mlir.compiler import (
     place_buffers,
 )
 from pytorchsim.mlir.workers import WorkerError
-from pytorchsim.target import dtypes, isa
+from pytorchsim.target import dtypes
 from pytorchsim.target.memory_map import SCRATCHPAD_BASE, TEXT_BASE
 from tests.unit.mlir.kernels import add_kernel, custom_words, name_of, tile_kernel, unary
 
@@ -73,7 +73,9 @@ def test_custom_instructions_are_those_of_the_table() -> None:
 def test_special_functions_are_encoded_as_the_table_says(function: str) -> None:
     build = getattr(mlir_math, function.removeprefix("math."))
     kernel = compile_kernel("k", tile_kernel("k", unary(build)), CONFIG)
-    assert [name_of(word) for word in custom_words(kernel.objects["k__body"])] == [vcix.SPECIAL_FUNCTIONS[function].name]
+    assert [name_of(word) for word in custom_words(kernel.objects["k__body"])] == [
+        vcix.SPECIAL_FUNCTIONS[function].name
+    ]
 
 
 def test_other_instructions_are_encoded_as_the_table_says() -> None:
@@ -173,9 +175,10 @@ def test_a_cached_object_is_still_audited(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("PYTORCHSIM_CACHE_DIR", str(tmp_path))
     compile_kernel("add", add_kernel(), CONFIG)
     audited: list[str] = []
-    monkeypatch.setattr(compiler, "audit_tile_function", lambda text, function, **_: audited.append(function))
+    monkeypatch.setattr(compiler, "audit_control_function", lambda *_, kernel, **__: audited.append(kernel))
+    monkeypatch.setattr(compiler, "audit_tile_function", lambda _, function, **__: audited.append(function))
     compile_kernel("add", add_kernel(), CONFIG)
-    assert audited == ["add__body"]
+    assert audited == ["add", "add__body"]
 
 
 def test_many_at_once_are_what_one_by_one_gives() -> None:

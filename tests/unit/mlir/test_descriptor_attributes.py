@@ -33,9 +33,7 @@ def descriptors(draw: st.DrawFn) -> tuple[Descriptor, DescriptorBuffers]:
     for _ in range(rank):
         lane = draw(st.booleans())
         axes.append(Axis(draw(st.integers(0, 2**32 - 1)), draw(I64), group_stride if lane else draw(I64), lane))
-    bounds = draw(
-        st.lists(st.builds(Bound, I64, st.tuples(*[I64] * rank), I64), max_size=MAX_BOUNDS)
-    )
+    bounds = draw(st.lists(st.builds(Bound, I64, st.tuples(*[I64] * rank), I64), max_size=MAX_BOUNDS))
     tiles = draw(
         st.lists(
             st.builds(

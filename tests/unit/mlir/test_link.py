@@ -69,7 +69,7 @@ def test_writable_data_is_refused() -> None:
 
 def test_missing_linker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTORCHSIM_LLD", "no-such-linker")
-    with pytest.raises(SetupError, match="'no-such-linker' was not found.*apt-get install lld.*PYTORCHSIM_LLD"):
+    with pytest.raises(SetupError, match=r"'no-such-linker' was not found.*apt-get install lld.*PYTORCHSIM_LLD"):
         find_linker()
 
 

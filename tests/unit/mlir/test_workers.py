@@ -80,13 +80,15 @@ def test_a_worker_is_reused(pool: WorkerPool) -> None:
 def test_refused_ir_names_the_reason_and_keeps_the_worker(pool: WorkerPool) -> None:
     pool.compile(GOOD, 256)
     before = pool.process_ids()
-    with pytest.raises(WorkerError, match="(?s)LLVM refuses the IR: .*value doesn't match function result type"):
+    with pytest.raises(WorkerError, match=r"(?s)LLVM refuses the IR: .*value doesn't match function result type"):
         pool.compile(REFUSED, 256)
     assert pool.process_ids() == before
 
 
 def test_an_abort_is_one_error_and_the_next_call_works(pool: WorkerPool) -> None:
-    with pytest.raises(WorkerError, match=r"(?s)the LLVM worker died \(signal 6; .*LLVM ERROR: Do not know how to widen"):
+    with pytest.raises(
+        WorkerError, match=r"(?s)the LLVM worker died \(signal 6; .*LLVM ERROR: Do not know how to widen"
+    ):
         pool.compile(ABORTS, 256)
     assert pool.compile(GOOD, 256).object_bytes
 
@@ -106,7 +108,7 @@ def test_a_worker_killed_while_busy_is_an_error(pool: WorkerPool) -> None:
     os.kill(process, signal.SIGSTOP)  # busy for ever
     killer = threading.Timer(0.3, os.kill, (process, signal.SIGKILL))
     killer.start()
-    with pytest.raises(WorkerError, match="the LLVM worker died .signal 9"):
+    with pytest.raises(WorkerError, match=r"the LLVM worker died .signal 9"):
         pool.compile(GOOD, 256)
     killer.join()
     assert pool.compile(GOOD, 256).object_bytes
@@ -196,9 +198,10 @@ def test_no_orphan_when_the_parent_ends() -> None:
 def test_a_fork_has_workers_of_its_own() -> None:
     then = (
         "child = os.fork()\n"
-        "print(shared_pool(1).process_ids(), len(shared_pool(1).compile({good!r}, 256).object_bytes) > 0, flush=True)\n"
+        "pool = shared_pool(1)\n"
+        f"print(pool.process_ids(), len(pool.compile({GOOD!r}, 256).object_bytes) > 0, flush=True)\n"
         "os.waitpid(child, 0) if child else os._exit(0)"
-    ).format(good=GOOD)
+    )
     parent, worker = run_parent(then)
     assert parent.stdout is not None
     lines = sorted(parent.stdout.read().splitlines())
