@@ -105,7 +105,7 @@ def test_cores_share_one_memory() -> None:
 
 
 def test_cores_divide_the_computation() -> None:
-    # A memory 64 times as fast: the cores compute. 1757184 elements are 7 tiles of 262144: the busiest of four cores has 2.
+    # A memory 64 times as fast: the cores compute. 1757184 elements are 7 tiles of 262144: one of four cores has 2.
     dma = {"scratchpad_bytes_per_cycle": 65_536, "max_outstanding": 1 << 20}
     fast = {"dram": {"bandwidth_gb_per_s": 64 * 481.28}, "dma": dma}
     tensors = inputs(4096, 429)
