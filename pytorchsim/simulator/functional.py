@@ -1,9 +1,9 @@
 """The functional run: one core's machine, programs loaded into it, kernels launched on it.
 
-In: a linked program and the tensors of a launch as `Slot`s. Out: the tensors written, and a `LaunchResult` with the trace
-for the timing simulator, the measured latencies and counts. What the machine refuses is a `MachineFault` that names kernel,
-function, instruction, lane and address; the machine can be used again afterwards.
-Assumes: a machine is used by one thread at a time. Rules of the machine: docs/kernel_abi.md.
+In: a linked program and the tensors of a launch as `Slot`s. Out: the tensors written, and a `LaunchResult` with the
+trace for the timing simulator, the measured latencies and counts. What the machine refuses is a `MachineFault` that
+names kernel, function, instruction, lane and address; the machine can be used again afterwards. Assumes: a machine is
+used by one thread at a time. Rules of the machine: docs/kernel_abi.md.
 """
 
 from __future__ import annotations
@@ -55,8 +55,9 @@ class LoadableProgram(Protocol):
 class Slot:
     """A tensor as the machine sees it.
 
-    data: host address of element 0; 0 is allowed in timing mode. lowest_byte, end_byte: valid bytes relative to it (0 or
-    negative; one past the last). dram_address: of element 0, for the trace. A store to a slot that is not `writable` faults.
+    data: host address of element 0; 0 is allowed in timing mode. lowest_byte, end_byte: valid bytes relative to it (0
+    or negative; one past the last). dram_address: of element 0, for the trace. A store to a slot that is not
+    `writable` faults.
     """
 
     data: int
@@ -71,9 +72,9 @@ class Slot:
 class LaunchResult:
     """What one core did in a launch.
 
-    trace: for `simulator.timing`; empty in functional mode. stack_bytes: peak depth per lane. instructions: executed ones by
-    class (scalar, vector, dma, array). measured: cycles of tile functions that were not known, by name and arguments.
-    assumed_indices: entries of index tiles that timing mode had to make up (it took consecutive ones).
+    trace: for `simulator.timing`; empty in functional mode. stack_bytes: peak depth per lane. instructions: executed
+    ones by class (scalar, vector, dma, array). measured: cycles of tile functions that were not known, by name and
+    arguments. assumed_indices: entries of index tiles that timing mode had to make up (it took consecutive ones).
     """
 
     trace: _native.Trace

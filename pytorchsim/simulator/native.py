@@ -1,7 +1,7 @@
 """Loads the C++ extension `pytorchsim._native`, or says what is missing.
 
-The extension needs `libriscv.so` of the package `spike`, which it looks for next to itself: both packages must lie in one
-environment.
+The extension needs `libriscv.so` of the package `spike`, which it looks for next to itself: both packages must lie in
+one environment.
 """
 
 from __future__ import annotations
@@ -36,6 +36,6 @@ try:
     from pytorchsim import _native
 except ImportError as error:
     raise SetupError(
-        f"the extension pytorchsim._native cannot be loaded: {error}. It is built when pytorchsim is installed, and needs"
-        f" {_LIBRARY.name} of the same environment: install pytorchsim and 'spike' into one environment."
+        f"the extension pytorchsim._native cannot be loaded: {error}. It is built when pytorchsim is installed, and"
+        f" needs {_LIBRARY.name} of the same environment: install pytorchsim and 'spike' into one environment."
     ) from error

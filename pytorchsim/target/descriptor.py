@@ -1,6 +1,7 @@
 """The DMA descriptor: what a transfer does, as a constant in read-only data (docs/kernel_abi.md, DMA descriptor).
 
-A `Descriptor` is a frozen value; `encode` gives the bytes the engine decodes. The C++ layout is generated from `RECORDS`.
+A `Descriptor` is a frozen value; `encode` gives the bytes the engine decodes. The C++ layout is generated from
+`RECORDS`.
 """
 
 from __future__ import annotations
@@ -177,9 +178,19 @@ RECORDS = (
     Record(
         "DescriptorHeader",
         (
-            ("magic", 1, "H"), ("slot", 1, "H"), ("op", 1, "B"), ("dtype", 1, "B"), ("rank", 1, "B"), ("bounds", 1, "B"),
-            ("index_tiles", 1, "B"), ("flags", 1, "B"), ("reserved", 1, "H"), ("lane_stride", 1, "I"), ("offset", 1, "q"),
-            ("spad_address", 1, "Q"), ("fill", 1, "Q"),
+            ("magic", 1, "H"),
+            ("slot", 1, "H"),
+            ("op", 1, "B"),
+            ("dtype", 1, "B"),
+            ("rank", 1, "B"),
+            ("bounds", 1, "B"),
+            ("index_tiles", 1, "B"),
+            ("flags", 1, "B"),
+            ("reserved", 1, "H"),
+            ("lane_stride", 1, "I"),
+            ("offset", 1, "q"),
+            ("spad_address", 1, "Q"),
+            ("fill", 1, "Q"),
         ),
     ),
     Record("DescriptorAxis", (("size", 1, "I"), ("lane", 1, "I"), ("dram_stride", 1, "q"), ("spad_stride", 1, "q"))),
@@ -187,8 +198,13 @@ RECORDS = (
     Record(
         "DescriptorIndexTile",
         (
-            ("spad_address", 1, "Q"), ("wide", 1, "B"), ("wrap", 1, "B"), ("axes_mask", 1, "H"), ("reserved", 1, "I"),
-            ("dram_stride", 1, "q"), ("extent", 1, "q"),
+            ("spad_address", 1, "Q"),
+            ("wide", 1, "B"),
+            ("wrap", 1, "B"),
+            ("axes_mask", 1, "H"),
+            ("reserved", 1, "I"),
+            ("dram_stride", 1, "q"),
+            ("extent", 1, "q"),
         ),
     ),
 )

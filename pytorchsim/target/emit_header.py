@@ -41,8 +41,8 @@ def _struct(record: descriptor.Record) -> str:
 def _rows(instruction: CustomInstruction) -> list[str]:
     sfu = int(instruction.sfu) if instruction.sfu is not None else 0
     return [
-        f'  {{0x{mask:08x}, 0x{match:08x}, Custom::{_camel(instruction.name)}, LatencyClass::{_camel(instruction.latency.value)}, '
-        f'{sfu}, "{instruction.name}"}},'
+        f"  {{0x{mask:08x}, 0x{match:08x}, Custom::{_camel(instruction.name)},"
+        f' LatencyClass::{_camel(instruction.latency.value)}, {sfu}, "{instruction.name}"}},'
         for mask, match in instruction.words()
     ]
 

@@ -1,7 +1,8 @@
-"""The custom instructions of the NPU: encoding, operands, meaning, latency class. One table for decoder, docs and tests.
+"""The custom instructions of the NPU: encoding, operands, meaning, latency class, for decoder, docs and tests alike.
 
-All are Xsfvcp (`sf.vc.*`) encodings in the custom-2 opcode space, which stock LLVM emits from intrinsics. `CUSTOM` is the
-table; the C++ decoder (`isa_generated.h`) and `docs/isa.md` are generated from it, and a test proves that no two overlap.
+All are Xsfvcp (`sf.vc.*`) encodings in the custom-2 opcode space, which stock LLVM emits from intrinsics. `CUSTOM` is
+the table; the C++ decoder (`isa_generated.h`) and `docs/isa.md` are generated from it, and a test proves that no two
+overlap.
 
 Reference bodies work on whole machine state of one instruction: a vector operand is an array `[lanes, vl]`.
 """
@@ -12,6 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +37,7 @@ OPCODE = 0x5B
 """custom-2, the major opcode of Xsfvcp."""
 
 Array = npt.NDArray[np.float32]
+Number = TypeVar("Number", bound=np.generic)
 
 
 class Form(Enum):
@@ -135,18 +138,33 @@ def _sfu(name: str, op: int, imm: int, function: SfuFunction, meaning: str) -> C
 
 CUSTOM: tuple[CustomInstruction, ...] = (
     CustomInstruction(
-        "dma.start", Form.X, 0, (Operand("rd", "tag"), Operand("rs1", "register: descriptor address")), LatencyClass.DMA,
+        "dma.start",
+        Form.X,
+        0,
+        (Operand("rd", "tag"), Operand("rs1", "register: descriptor address")),
+        LatencyClass.DMA,
         "starts the transfer that the descriptor and the values set since the last start describe",
     ),
     CustomInstruction(
-        "dma.wait", Form.X, 1, (Operand("rs1", "register: tag"),), LatencyClass.DMA,
+        "dma.wait",
+        Form.X,
+        1,
+        (Operand("rs1", "register: tag"),),
+        LatencyClass.DMA,
         "waits until every transfer started with the tag is done; loads deliver here",
     ),
     CustomInstruction(
-        "dma.set", Form.X, 2,
-        (Operand("rd", "what is set: 0-7 origin of the axis, 8 scratchpad bytes, 9 tag, 10-11 index tile bytes", 0, 11),
-         Operand("rs1", "register: value")),
-        LatencyClass.DMA, "sets a value for the next start",
+        "dma.set",
+        Form.X,
+        2,
+        (
+            Operand(
+                "rd", "what is set: 0-7 origin of the axis, 8 scratchpad bytes, 9 tag, 10-11 index tile bytes", 0, 11
+            ),
+            Operand("rs1", "register: value"),
+        ),
+        LatencyClass.DMA,
+        "sets a value for the next start",
     ),
     _sfu("erf", 0, 0, SfuFunction.ERF, "error function"),
     _sfu("tanh", 1, 0, SfuFunction.TANH, "hyperbolic tangent"),
@@ -156,27 +174,44 @@ CUSTOM: tuple[CustomInstruction, ...] = (
     _sfu("atan", 2, 3, SfuFunction.ATAN, "arc tangent"),
     _sfu("exp", 3, 0, SfuFunction.EXP, "e to the power of the element"),
     CustomInstruction(
-        "xlu.exchange", Form.V_IV, 3, (_VD, _VS2, Operand("rs1", "1 + s", 1, 10)), LatencyClass.XLU,
+        "xlu.exchange",
+        Form.V_IV,
+        3,
+        (_VD, _VS2, Operand("rs1", "1 + s", 1, 10)),
+        LatencyClass.XLU,
         "lane l receives the elements of lane l XOR 2^s",
     ),
     CustomInstruction(
-        "array.push_weights", Form.IV, 0,
+        "array.push_weights",
+        Form.IV,
+        0,
         (Operand("rd", "array in bits 3:0, bit 4 = first"), Operand("rs1", "element type code"), _VS2),
         LatencyClass.ARRAY_PUSH,
         "appends vl weight rows: element e of lane j becomes W[row + e][j]; first starts a new matrix at row 0",
     ),
     CustomInstruction(
-        "array.push_inputs", Form.IV, 1,
+        "array.push_inputs",
+        Form.IV,
+        1,
         (Operand("rd", "mask of arrays"), Operand("rs1", "element type code"), _VS2),
         LatencyClass.ARRAY_PUSH,
         "for every array of the mask appends vl results: result i of lane j = sum over k of input_i[lane k] * W[k][j]",
     ),
     CustomInstruction(
-        "lane.id", Form.V_I, 0, (_VD,), LatencyClass.LANE, "every element becomes the number of its lane",
+        "lane.id",
+        Form.V_I,
+        0,
+        (_VD,),
+        LatencyClass.LANE,
+        "every element becomes the number of its lane",
     ),
     CustomInstruction(
-        "array.pop", Form.V_I, 1, (_VD, Operand("rs1", "result type code"), Operand("rs2", "array")),
-        LatencyClass.ARRAY_POP, "takes the vl oldest results of the array, converted to the result type",
+        "array.pop",
+        Form.V_I,
+        1,
+        (_VD, Operand("rs1", "result type code"), Operand("rs2", "array")),
+        LatencyClass.ARRAY_POP,
+        "takes the vl oldest results of the array, converted to the result type",
     ),
 )
 
@@ -225,14 +260,13 @@ def special_function(function: SfuFunction, values: Array) -> Array:
     return result
 
 
-def exchange_lanes(values: npt.NDArray[np.generic], step: int) -> npt.NDArray[np.generic]:
+def exchange_lanes(values: npt.NDArray[Number], step: int) -> npt.NDArray[Number]:
     """Reference body of the XLU: `values` is [lanes, vl]; row l of the result is row `l ^ (1 << step)`."""
-    lanes = values.shape[0]
-    return values[np.arange(lanes) ^ (1 << step)]
+    return np.take(values, np.arange(values.shape[0]) ^ (1 << step), axis=0)
 
 
-def array_product(inputs: npt.NDArray[np.generic], weights: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-    """Reference body of an input push: `inputs` [lanes k, vl i], `weights` [lanes k, lanes j] -> results [lanes j, vl i].
+def array_product(inputs: npt.NDArray[Any], weights: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Reference body of an input push: `inputs` [lanes k, vl i], `weights` [lanes k, lanes j]; results [lanes j, vl i].
 
     Floats accumulate in float32 in the order of k with one rounding per step (fused); integers wrap in int32.
     """
@@ -240,8 +274,8 @@ def array_product(inputs: npt.NDArray[np.generic], weights: npt.NDArray[np.gener
         return (weights.astype(np.int64).T @ inputs.astype(np.int64)).astype(np.int32)
     total = np.zeros((weights.shape[1], inputs.shape[1]), dtype=np.float32)
     for k in range(weights.shape[0]):
-        # The product of two float32 is exact in float64. Adding there and rounding to float32 rounds twice, so the sum is
-        # first made odd in its last bit where it is inexact (round to odd), which makes the second rounding right.
+        # The product of two float32 is exact in float64. Adding there and rounding to float32 rounds twice, so the
+        # sum is first made odd in its last bit where it is inexact (round to odd): then the second rounding is right.
         product = np.outer(weights[k].astype(np.float64), inputs[k].astype(np.float64))
         total = _round_to_odd_sum(product, total.astype(np.float64)).astype(np.float32)
     return total

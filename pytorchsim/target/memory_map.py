@@ -1,4 +1,4 @@
-"""Addresses that a kernel sees (docs/kernel_abi.md). The C++ engine gets them through its constructor, never from a copy."""
+"""Addresses that a kernel sees (docs/kernel_abi.md). The C++ engine gets them through a generated header."""
 
 from __future__ import annotations
 

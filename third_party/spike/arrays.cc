@@ -24,17 +24,20 @@ void Arrays::reset() {
   }
 }
 
-void Arrays::push_weights(uint32_t number, bool first, bool integer, uint32_t elements, const uint32_t* rows) {
+void Arrays::push_weights(uint32_t number, bool first, bool integer, uint32_t elements,
+                          const uint32_t* rows) {
   Array& array = arrays_[number];
   if (first) array.rows = 0;
   if (array.rows == 0) array.integer = integer;
   if (array.integer != integer)
     throw Fault(FaultKind::IllegalInstruction, "a weight matrix mixes integer and floating-point rows");
   if (array.rows + elements > lanes_)
-    throw Fault(FaultKind::ArrayOverflow, "array " + std::to_string(number) + " holds " + std::to_string(array.rows) +
-                                              " weight rows of " + std::to_string(lanes_) + ", " +
-                                              std::to_string(elements) + " more do not fit; push the first with `first`");
-  std::memcpy(array.weights.data() + size_t{array.rows} * lanes_, rows, size_t{elements} * lanes_ * sizeof(uint32_t));
+    throw Fault(FaultKind::ArrayOverflow, "array " + std::to_string(number) + " holds " +
+                                              std::to_string(array.rows) + " weight rows of " +
+                                              std::to_string(lanes_) + ", " + std::to_string(elements) +
+                                              " more do not fit; push the first with `first`");
+  std::memcpy(array.weights.data() + size_t{array.rows} * lanes_, rows,
+              size_t{elements} * lanes_ * sizeof(uint32_t));
   array.rows += elements;
 }
 
@@ -42,14 +45,17 @@ void Arrays::push_inputs(uint32_t number, bool integer, uint32_t elements, const
   Array& array = arrays_[number];
   if (elements == 0) return;
   if (array.rows != 0 && array.integer != integer)
-    throw Fault(FaultKind::IllegalInstruction, "inputs and weights differ: one is integer, one floating-point");
+    throw Fault(FaultKind::IllegalInstruction,
+                "inputs and weights differ: one is integer, one floating-point");
   if (array.queued + elements > queue_entries_)
     throw Fault(FaultKind::ArrayOverflow, "the queue of array " + std::to_string(number) + " holds " +
-                                              std::to_string(array.queued) + " of " + std::to_string(queue_entries_) +
-                                              " results, " + std::to_string(elements) + " more do not fit");
+                                              std::to_string(array.queued) + " of " +
+                                              std::to_string(queue_entries_) + " results, " +
+                                              std::to_string(elements) + " more do not fit");
   if (array.queued == 0) array.queue_integer = integer;
   if (array.queue_integer != integer)
-    throw Fault(FaultKind::IllegalInstruction, "the queue of an array mixes integer and floating-point results");
+    throw Fault(FaultKind::IllegalInstruction,
+                "the queue of an array mixes integer and floating-point results");
   for (uint32_t done = 0; done < elements;) {
     const uint32_t tail = (array.head + array.queued) % queue_entries_;
     const uint32_t part = std::min(elements - done, queue_entries_ - tail);
@@ -58,8 +64,9 @@ void Arrays::push_inputs(uint32_t number, bool integer, uint32_t elements, const
     if (integer)
       multiply_integers(block, array.weights.data(), array.rows, lanes_, part, results);
     else
-      multiply_floats(reinterpret_cast<const float*>(block), reinterpret_cast<const float*>(array.weights.data()),
-                      array.rows, lanes_, part, reinterpret_cast<float*>(results));
+      multiply_floats(reinterpret_cast<const float*>(block),
+                      reinterpret_cast<const float*>(array.weights.data()), array.rows, lanes_, part,
+                      reinterpret_cast<float*>(results));
     array.queued += part;
     done += part;
   }
@@ -69,13 +76,16 @@ void Arrays::pop(uint32_t number, bool integer, uint32_t elements, uint32_t* res
   Array& array = arrays_[number];
   if (elements == 0) return;
   if (array.queued < elements)
-    throw Fault(FaultKind::ArrayEmpty, "array " + std::to_string(number) + " has " + std::to_string(array.queued) +
-                                           " results, " + std::to_string(elements) + " are asked for");
+    throw Fault(FaultKind::ArrayEmpty, "array " + std::to_string(number) + " has " +
+                                           std::to_string(array.queued) + " results, " +
+                                           std::to_string(elements) + " are asked for");
   if (array.queue_integer != integer)
-    throw Fault(FaultKind::IllegalInstruction, integer ? "floating-point results are popped as integers"
-                                                       : "integer results are popped as floating-point numbers");
+    throw Fault(FaultKind::IllegalInstruction, integer
+                                                   ? "floating-point results are popped as integers"
+                                                   : "integer results are popped as floating-point numbers");
   for (uint32_t i = 0; i < elements; ++i) {
-    std::memcpy(results + size_t{i} * lanes_, array.queue.data() + size_t{array.head} * lanes_, lanes_ * sizeof(uint32_t));
+    std::memcpy(results + size_t{i} * lanes_, array.queue.data() + size_t{array.head} * lanes_,
+                lanes_ * sizeof(uint32_t));
     array.head = (array.head + 1) % queue_entries_;
   }
   array.queued -= elements;

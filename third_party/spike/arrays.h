@@ -8,7 +8,8 @@
 
 namespace npu::engine {
 
-// Values are held widened: floats as float32, integers as int32. The kind of a matrix is that of its first push.
+// Values are held widened: floats as float32, integers as int32. The kind of a matrix is that of its first
+// push.
 class Arrays {
  public:
   Arrays(uint32_t count, uint32_t lanes, uint32_t queue_entries);
@@ -19,7 +20,8 @@ class Arrays {
 
   void reset();
 
-  // Throws Fault. Rows and inputs are [element][lane] in machine words of 32 bits, `elements * lanes` of them.
+  // Throws Fault. Rows and inputs are [element][lane] in machine words of 32 bits, `elements * lanes` of
+  // them.
   void push_weights(uint32_t array, bool first, bool integer, uint32_t elements, const uint32_t* rows);
   void push_inputs(uint32_t array, bool integer, uint32_t elements, const uint32_t* inputs);
   // The oldest `elements` results, [element][lane].

@@ -1,4 +1,7 @@
-// Python names of the functional engine. Typed wrapper: pytorchsim/simulator/functional.py; nothing else calls these.
+// Python names of the functional engine. Typed wrapper: pytorchsim/simulator/functional.py; nothing else
+// calls these.
+#include "bindings.h"
+
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
@@ -13,7 +16,6 @@
 #include <vector>
 
 #include "array_product.h"
-#include "bindings.h"
 #include "machine.h"
 #include "sfu.h"
 #include "vector_table.h"
@@ -30,8 +32,8 @@ using LatencyRow = std::tuple<uint32_t, ArgumentList, uint64_t>;  // tile functi
 
 // A fault as the value (kind, text, pc, bits, lane, address, other_pc) that EngineFault carries.
 nb::tuple fault_value(const eng::Fault& fault) {
-  return nb::make_tuple(eng::fault_kind_name(fault.kind), fault.text, fault.pc, fault.bits, fault.lane, fault.address,
-                        fault.other_pc);
+  return nb::make_tuple(eng::fault_kind_name(fault.kind), fault.text, fault.pc, fault.bits, fault.lane,
+                        fault.address, fault.other_pc);
 }
 
 // The engine and what Python adds to it: a flag that another thread or a signal handler may set.
@@ -50,7 +52,8 @@ class PyEngine {
       list.push_back(std::move(segment));
     }
     std::vector<eng::TileFunction> tiles;
-    for (const auto& [name, entry, size_bytes] : tile_functions) tiles.push_back({name, entry, size_bytes, 0xff});
+    for (const auto& [name, entry, size_bytes] : tile_functions)
+      tiles.push_back({name, entry, size_bytes, 0xff});
     machine_.load(eng::ProgramImage(std::move(list), std::move(tiles)));
   }
 
@@ -59,7 +62,8 @@ class PyEngine {
     eng::LaunchRequest request{entry, core, cores, mode, slots, {}};
     for (const auto& [tile, arguments, cycles] : latencies) {
       eng::LatencyKey key{tile, {}};
-      for (size_t i = 0; i < std::min(arguments.size(), key.arguments.size()); ++i) key.arguments[i] = arguments[i];
+      for (size_t i = 0; i < std::min(arguments.size(), key.arguments.size()); ++i)
+        key.arguments[i] = arguments[i];
       request.latencies.emplace(key, cycles);
     }
     if (running_.exchange(true)) throw nb::value_error("the engine is running a launch in another thread");
@@ -112,7 +116,8 @@ using Words = nb::ndarray<uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 void bind_engine(nb::module_& module) {
   using P = eng::MachineParams;
-  module.attr("EngineFault") = nb::steal(PyErr_NewException("pytorchsim._native.EngineFault", nullptr, nullptr));
+  module.attr("EngineFault") =
+      nb::steal(PyErr_NewException("pytorchsim._native.EngineFault", nullptr, nullptr));
   nb::enum_<eng::Mode>(module, "EngineMode")
       .value("FUNCTIONAL", eng::Mode::Functional)
       .value("FUNCTIONAL_TIMING", eng::Mode::FunctionalTiming)
@@ -132,11 +137,18 @@ void bind_engine(nb::module_& module) {
           "__init__",
           [](eng::Slot* self, uintptr_t data, int64_t lowest_byte, int64_t end_byte, uint64_t dram_address,
              uint32_t element_bytes, bool writable) {
-            new (self) eng::Slot{reinterpret_cast<uint8_t*>(data), lowest_byte, end_byte, dram_address, element_bytes, writable};
+            new (self) eng::Slot{reinterpret_cast<uint8_t*>(data),
+                                 lowest_byte,
+                                 end_byte,
+                                 dram_address,
+                                 element_bytes,
+                                 writable};
           },
           "data"_a, "lowest_byte"_a, "end_byte"_a, "dram_address"_a, "element_bytes"_a, "writable"_a);
   nb::class_<eng::LaunchResult>(module, "EngineResult")
-      .def_prop_ro("trace", [](eng::LaunchResult& r) -> npu::Trace& { return r.trace; }, nb::rv_policy::reference_internal)
+      .def_prop_ro(
+          "trace", [](eng::LaunchResult& r) -> npu::Trace& { return r.trace; },
+          nb::rv_policy::reference_internal)
       .def_ro("stack_bytes", &eng::LaunchResult::stack_bytes)
       .def_ro("assumed_indices", &eng::LaunchResult::assumed_indices)
       .def_prop_ro("scalar_instructions", [](const eng::LaunchResult& r) { return r.counts.scalar; })
@@ -149,8 +161,10 @@ void bind_engine(nb::module_& module) {
       .def("load", &PyEngine::load, "segments"_a, "tile_functions"_a)
       .def("launch", &PyEngine::launch, "entry"_a, "core"_a, "cores"_a, "mode"_a, "slots"_a, "latencies"_a)
       .def("interrupt", &PyEngine::interrupt)
-      .def("disassemble", [](PyEngine& e, uint32_t bits) { return e.machine().disassemble(bits); }, "bits"_a)
-      .def("executed_vector_instructions", [](PyEngine& e) { return e.machine().executed_vector_instructions(); })
+      .def(
+          "disassemble", [](PyEngine& e, uint32_t bits) { return e.machine().disassemble(bits); }, "bits"_a)
+      .def("executed_vector_instructions",
+           [](PyEngine& e) { return e.machine().executed_vector_instructions(); })
       .def(
           "slice",
           [](PyEngine& e, uint32_t lane) {
@@ -164,7 +178,8 @@ void bind_engine(nb::module_& module) {
           [](PyEngine& e, uint32_t number, uint32_t lane) {
             const P& p = e.machine().params();
             if (lane >= p.lanes || number >= 32) throw nb::index_error("no such lane or register");
-            return nb::bytes(reinterpret_cast<const char*>(e.machine().vector_register(number, lane)), p.vlen_bits / 8);
+            return nb::bytes(reinterpret_cast<const char*>(e.machine().vector_register(number, lane)),
+                             p.vlen_bits / 8);
           },
           "number"_a, "lane"_a);
   module.def("vector_instructions", [] {
@@ -177,7 +192,8 @@ void bind_engine(nb::module_& module) {
       [](uint8_t function, const Floats& values, Floats results) {
         if (function > static_cast<uint8_t>(npu::SfuFunction::Exp) || values.shape(0) != results.shape(0))
           throw nb::value_error("unknown function, or lengths differ");
-        eng::special_function(static_cast<npu::SfuFunction>(function), values.data(), values.shape(0), results.data());
+        eng::special_function(static_cast<npu::SfuFunction>(function), values.data(), values.shape(0),
+                              results.data());
       },
       "function"_a, "values"_a, "results"_a);
 }

@@ -23,7 +23,8 @@ struct Run {
 template <typename Visit>
 class BlockWalk {
  public:
-  BlockWalk(const TransferDescriptor& t, const Block& block, Visit& visit) : t_(t), block_(block), visit_(visit) {
+  BlockWalk(const TransferDescriptor& t, const Block& block, Visit& visit)
+      : t_(t), block_(block), visit_(visit) {
     int64_t radix = 1;
     for (uint32_t a = t.rank; a-- > 0;) {
       if (!t.axes[a].lane) continue;
@@ -52,7 +53,8 @@ class BlockWalk {
     const TransferDescriptor::Axis& axis = t_.axes[a];
     const bool over_lanes = axis.lane;
     if (depth + 1 == active_count_ && (!over_lanes || radix_[a] == 1))
-      return visit_(Run{dram, axis.dram_stride, block_.n[a], cell, over_lanes ? 0 : axis.spad_stride, c, over_lanes});
+      return visit_(
+          Run{dram, axis.dram_stride, block_.n[a], cell, over_lanes ? 0 : axis.spad_stride, c, over_lanes});
     for (int64_t i = 0; i < block_.n[a]; ++i)
       walk(depth + 1, dram + i * axis.dram_stride, over_lanes ? cell : cell + i * axis.spad_stride,
            over_lanes ? c + i * radix_[a] : c);

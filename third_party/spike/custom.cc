@@ -57,12 +57,11 @@ void narrow_element(Dtype dtype, uint32_t word, uint8_t* bytes) {
 
 bool array_operand(Dtype dtype) {
   return dtype == Dtype::Float32 || dtype == Dtype::Float16 || dtype == Dtype::Bfloat16 ||
-         dtype == Dtype::Float8E4m3fn || dtype == Dtype::Float8E5m2 || dtype == Dtype::Int8 || dtype == Dtype::Uint8;
+         dtype == Dtype::Float8E4m3fn || dtype == Dtype::Float8E5m2 || dtype == Dtype::Int8 ||
+         dtype == Dtype::Uint8;
 }
 
-bool array_result(Dtype dtype) {
-  return dtype == Dtype::Int32 || (array_operand(dtype) && is_float(dtype));
-}
+bool array_result(Dtype dtype) { return dtype == Dtype::Int32 || (array_operand(dtype) && is_float(dtype)); }
 
 }  // namespace
 
@@ -89,32 +88,35 @@ void Core::custom(const Decoded& entry, uint64_t pc) {
 }
 
 void Core::require_vector_operands(const Decoded& entry, bool writes_vd, bool reads_vs2) const {
-  if (vill_) throw Fault(FaultKind::IllegalInstruction, std::string(entry.custom->name) + ": vtype is not set (vill)");
+  if (vill_)
+    throw Fault(FaultKind::IllegalInstruction, std::string(entry.custom->name) + ": vtype is not set (vill)");
   const auto aligned = [&](uint32_t number) { return number % group_registers_ == 0; };
   if ((writes_vd && !aligned(entry.rd)) || (reads_vs2 && !aligned(entry.rs2)))
-    throw Fault(FaultKind::IllegalInstruction,
-                std::string(entry.custom->name) + ": a register is not aligned to its group of " +
-                    std::to_string(group_registers_));
+    throw Fault(FaultKind::IllegalInstruction, std::string(entry.custom->name) +
+                                                   ": a register is not aligned to its group of " +
+                                                   std::to_string(group_registers_));
 }
 
 // body(register offset in the group, byte offset in the register, bytes): the parts of the vl elements.
 template <typename Body>
 void Core::for_each_register(Body body) const {
   const uint32_t bytes = vl_ * sew_bytes_;
-  for (uint32_t done = 0; done < bytes; done += vreg_bytes) body(done / vreg_bytes, std::min(vreg_bytes, bytes - done));
+  for (uint32_t done = 0; done < bytes; done += vreg_bytes)
+    body(done / vreg_bytes, std::min(vreg_bytes, bytes - done));
 }
 
 void Core::special_function(const Decoded& entry) {
   require_vector_operands(entry, true, true);
   if (sew_bytes_ != 4)
-    throw Fault(FaultKind::IllegalInstruction, std::string(entry.custom->name) + " works on SEW 32 only, not " +
-                                                   std::to_string(sew_bytes_ * 8) + "; widen to float32 first");
+    throw Fault(FaultKind::IllegalInstruction,
+                std::string(entry.custom->name) + " works on SEW 32 only, not " +
+                    std::to_string(sew_bytes_ * 8) + "; widen to float32 first");
   const auto function = static_cast<SfuFunction>(entry.custom->sfu);
   for_each_register([&](uint32_t index, uint32_t bytes) {
     const size_t count = bytes / 4;
     if (bytes == vreg_bytes)  // full registers of neighbouring lanes are neighbours
-      return engine::special_function(function, reinterpret_cast<const float*>(vreg(entry.rs2 + index, 0)), count * lanes,
-                                      reinterpret_cast<float*>(vreg(entry.rd + index, 0)));
+      return engine::special_function(function, reinterpret_cast<const float*>(vreg(entry.rs2 + index, 0)),
+                                      count * lanes, reinterpret_cast<float*>(vreg(entry.rd + index, 0)));
     for (uint32_t lane = 0; lane < lanes; ++lane)
       engine::special_function(function, reinterpret_cast<const float*>(vreg(entry.rs2 + index, lane)), count,
                                reinterpret_cast<float*>(vreg(entry.rd + index, lane)));
@@ -155,12 +157,13 @@ Dtype Core::array_dtype(const Decoded& entry, bool result) const {
   const bool known = code < std::size(kDtypes);
   const auto dtype = static_cast<Dtype>(code);
   if (!known || !(result ? array_result(dtype) : array_operand(dtype)))
-    throw Fault(FaultKind::IllegalInstruction, std::string(entry.custom->name) + " cannot have element type " +
+    throw Fault(FaultKind::IllegalInstruction, std::string(entry.custom->name) +
+                                                   " cannot have element type " +
                                                    (known ? kDtypes[code].name : std::to_string(code)));
   if (kDtypes[code].bytes != sew_bytes_)
     throw Fault(FaultKind::IllegalInstruction, std::string(entry.custom->name) + " of " + kDtypes[code].name +
-                                                   " needs SEW " + std::to_string(kDtypes[code].bytes * 8) + ", not " +
-                                                   std::to_string(sew_bytes_ * 8));
+                                                   " needs SEW " + std::to_string(kDtypes[code].bytes * 8) +
+                                                   ", not " + std::to_string(sew_bytes_ * 8));
   return dtype;
 }
 
@@ -170,7 +173,8 @@ void Core::push_to_array(const Decoded& entry) {
   const bool weights = entry.custom->instruction == Custom::ArrayPushWeights;
   const uint32_t mask = weights ? 1u << (entry.rd & 15) : entry.rd;
   if (mask == 0 || mask >> arrays.count() != 0)
-    throw Fault(FaultKind::IllegalInstruction, std::string(entry.custom->name) + " names an array that does not exist: there are " +
+    throw Fault(FaultKind::IllegalInstruction, std::string(entry.custom->name) +
+                                                   " names an array that does not exist: there are " +
                                                    std::to_string(arrays.count()));
   array_words_.resize(size_t{vl_} * lanes);
   for (uint32_t lane = 0; lane < lanes; ++lane)
@@ -192,8 +196,8 @@ void Core::pop_from_array(const Decoded& entry) {
   require_vector_operands(entry, true, false);
   const Dtype dtype = array_dtype(entry, true);
   if (entry.rs2 >= arrays.count())
-    throw Fault(FaultKind::IllegalInstruction, "array.pop names array " + std::to_string(entry.rs2) + ", there are " +
-                                                   std::to_string(arrays.count()));
+    throw Fault(FaultKind::IllegalInstruction, "array.pop names array " + std::to_string(entry.rs2) +
+                                                   ", there are " + std::to_string(arrays.count()));
   array_words_.resize(size_t{vl_} * lanes);
   arrays.pop(entry.rs2, !is_float(dtype), vl_, array_words_.data());
   for (uint32_t lane = 0; lane < lanes; ++lane)

@@ -8,8 +8,10 @@ namespace npu::engine {
 
 namespace {
 
-constexpr uint32_t kOpLoad = 0x03, kOpLoadFp = 0x07, kOpMiscMem = 0x0f, kOpStore = 0x23, kOpStoreFp = 0x27, kOpAmo = 0x2f;
-constexpr uint32_t kOpVector = 0x57, kOpBranch = 0x63, kOpJalr = 0x67, kOpJal = 0x6f, kOpSystem = 0x73, kOpVectorCrypto = 0x77;
+constexpr uint32_t kOpLoad = 0x03, kOpLoadFp = 0x07, kOpMiscMem = 0x0f, kOpStore = 0x23, kOpStoreFp = 0x27,
+                   kOpAmo = 0x2f;
+constexpr uint32_t kOpVector = 0x57, kOpBranch = 0x63, kOpJalr = 0x67, kOpJal = 0x6f, kOpSystem = 0x73,
+                   kOpVectorCrypto = 0x77;
 
 bool is_vector_width(uint32_t funct3) { return funct3 == 0 || funct3 >= 5; }
 
@@ -38,7 +40,8 @@ VectorAccess decode_access(uint32_t bits) {
   access.masked = (bits >> 25 & 1) == 0;
   access.width_bytes = static_cast<uint8_t>(width == 0 ? 1 : 2u << (width - 5));
   access.fields = static_cast<uint8_t>(1 + (bits >> 29));
-  if ((bits >> 28 & 1) != 0) throw Fault(FaultKind::IllegalInstruction, "reserved vector memory width (mew = 1)");
+  if ((bits >> 28 & 1) != 0)
+    throw Fault(FaultKind::IllegalInstruction, "reserved vector memory width (mew = 1)");
   using Addressing = VectorAccess::Addressing;
   if (mop == 2) {
     access.addressing = Addressing::Strided;
@@ -116,10 +119,11 @@ void Core::classify(Decoded& entry) {
       if ((bits & row.mask) == row.match) entry.custom = &row;
     if (entry.custom == nullptr) throw illegal("no custom instruction has this encoding (docs/isa.md)");
     entry.kind = Kind::Custom;
-    entry.count = entry.custom->latency == LatencyClass::Dma ? CountClass::Dma
-                  : entry.custom->latency == LatencyClass::ArrayPush || entry.custom->latency == LatencyClass::ArrayPop
-                      ? CountClass::Array
-                      : CountClass::Vector;
+    entry.count =
+        entry.custom->latency == LatencyClass::Dma ? CountClass::Dma
+        : entry.custom->latency == LatencyClass::ArrayPush || entry.custom->latency == LatencyClass::ArrayPop
+            ? CountClass::Array
+            : CountClass::Vector;
     return;
   }
   if (entry.spike == &::illegal_instruction) throw illegal("no instruction has this encoding");
@@ -153,7 +157,8 @@ void Core::classify(Decoded& entry) {
       break;
     case kOpSystem:
       if (funct3 == 0 || funct3 == 4) throw illegal("system instructions have no meaning on this machine");
-      if (!allowed_csr(bits >> 20)) throw illegal("CSR " + hex(bits >> 20) + " cannot be accessed by kernels");
+      if (!allowed_csr(bits >> 20))
+        throw illegal("CSR " + hex(bits >> 20) + " cannot be accessed by kernels");
       entry.kind = Kind::Csr;
       break;
     case kOpAmo:
@@ -166,8 +171,9 @@ void Core::classify(Decoded& entry) {
       entry.kind = Kind::Scalar;
       entry.control = opcode == kOpBranch || opcode == kOpJal || opcode == kOpJalr;
   }
-  const bool writes_integer = opcode != kOpLoadFp && opcode != kOpStore && opcode != kOpStoreFp && opcode != kOpBranch &&
-                              opcode != 0x43 && opcode != 0x47 && opcode != 0x4b && opcode != 0x4f && opcode != 0x53;
+  const bool writes_integer = opcode != kOpLoadFp && opcode != kOpStore && opcode != kOpStoreFp &&
+                              opcode != kOpBranch && opcode != 0x43 && opcode != 0x47 && opcode != 0x4b &&
+                              opcode != 0x4f && opcode != 0x53;
   entry.writes_sp = writes_integer && entry.rd == 2;
 }
 

@@ -25,7 +25,8 @@ Record read(const uint8_t*& at) {
 void derive(TransferDescriptor& t, uint32_t lanes, uint64_t slice_bytes) {
   // More elements than the scratchpad holds cannot be one tile; this also keeps every product below in range.
   const auto most = static_cast<int64_t>(lanes * (slice_bytes / t.element_bytes));
-  const bool empty = std::any_of(t.axes.begin(), t.axes.begin() + t.rank, [](const auto& axis) { return axis.size == 0; });
+  const bool empty =
+      std::any_of(t.axes.begin(), t.axes.begin() + t.rank, [](const auto& axis) { return axis.size == 0; });
   for (uint32_t a = 0; a < t.rank; ++a) {
     const TransferDescriptor::Axis& axis = t.axes[a];
     if (empty) {
@@ -35,7 +36,8 @@ void derive(TransferDescriptor& t, uint32_t lanes, uint64_t slice_bytes) {
       t.elements *= axis.size;
     }
     if (axis.lane) {
-      require(!t.has_lane_axis || axis.spad_stride == t.slot_stride, "axes of the lane group have different spad strides");
+      require(!t.has_lane_axis || axis.spad_stride == t.slot_stride,
+              "axes of the lane group have different spad strides");
       t.has_lane_axis = true;
       t.lane_mask |= 1u << a;
       t.slot_stride = axis.spad_stride;
@@ -57,11 +59,14 @@ TransferDescriptor decode_descriptor(const uint8_t* bytes, uint32_t lanes, uint6
   const uint8_t* at = bytes;
   const auto header = read<DescriptorHeader>(at);
   require(header.magic == kDescriptorMagic, "no descriptor there: the first bytes are not its magic number");
-  require(header.op <= static_cast<uint8_t>(TransferOp::StoreMax), "unknown transfer op " + std::to_string(header.op));
+  require(header.op <= static_cast<uint8_t>(TransferOp::StoreMax),
+          "unknown transfer op " + std::to_string(header.op));
   require(header.dtype < std::size(kDtypes), "unknown element type " + std::to_string(header.dtype));
-  require(header.rank >= 1 && header.rank <= kMaxRank, "rank " + std::to_string(header.rank) + " is not 1 to 8");
+  require(header.rank >= 1 && header.rank <= kMaxRank,
+          "rank " + std::to_string(header.rank) + " is not 1 to 8");
   require(header.bounds <= kMaxBounds, "too many bounds: " + std::to_string(header.bounds));
-  require(header.index_tiles <= kMaxIndexTiles, "too many index tiles: " + std::to_string(header.index_tiles));
+  require(header.index_tiles <= kMaxIndexTiles,
+          "too many index tiles: " + std::to_string(header.index_tiles));
   require((header.flags & ~kFlagLocal) == 0, "unknown flags " + hex(header.flags));
   require(header.lane_stride >= 1, "lane_stride is 0");
 
@@ -81,7 +86,8 @@ TransferDescriptor decode_descriptor(const uint8_t* bytes, uint32_t lanes, uint6
   require(!t.local || t.load(), "a local transfer can only load");
   for (uint32_t a = 0; a < kMaxRank; ++a) {
     const auto axis = read<DescriptorAxis>(at);
-    require(a >= t.rank || axis.lane <= 1, "axis " + std::to_string(a) + " has lane flag " + std::to_string(axis.lane));
+    require(a >= t.rank || axis.lane <= 1,
+            "axis " + std::to_string(a) + " has lane flag " + std::to_string(axis.lane));
     t.axes[a] = {axis.size, axis.dram_stride, axis.spad_stride, axis.lane != 0};
   }
   for (uint32_t b = 0; b < kMaxBounds; ++b) {
@@ -95,11 +101,12 @@ TransferDescriptor decode_descriptor(const uint8_t* bytes, uint32_t lanes, uint6
     const auto tile = read<DescriptorIndexTile>(at);
     if (i >= t.index_tile_count) continue;
     require(tile.wide <= 1 && tile.wrap <= 1, "an index tile's flags are not 0 or 1");
-    require(tile.axes_mask != 0 && tile.axes_mask >> t.rank == 0, "an index tile runs over axes that do not exist");
+    require(tile.axes_mask != 0 && tile.axes_mask >> t.rank == 0,
+            "an index tile runs over axes that do not exist");
     const uint32_t lane_axes = tile.axes_mask & t.lane_mask;
     require(lane_axes == 0 || lane_axes == t.lane_mask, "an index tile runs over a part of the lane group");
-    t.index_tiles[i] = {tile.spad_address, tile.wide != 0 ? 8u : 4u, tile.wrap != 0, tile.axes_mask, tile.dram_stride,
-                        tile.extent};
+    t.index_tiles[i] = {tile.spad_address, tile.wide != 0 ? 8u : 4u, tile.wrap != 0,
+                        tile.axes_mask,    tile.dram_stride,         tile.extent};
   }
   return t;
 }

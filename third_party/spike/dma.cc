@@ -36,7 +36,8 @@ void Core::dma_start(const Decoded& entry, uint64_t pc) {
   dma_set_ = {};
   const uint64_t tag = entry.rd + set[kSetTag];
   if (tag >= kTags)
-    throw Fault(FaultKind::BadDescriptor, "tag " + std::to_string(tag) + " is not below " + std::to_string(kTags));
+    throw Fault(FaultKind::BadDescriptor,
+                "tag " + std::to_string(tag) + " is not below " + std::to_string(kTags));
 
   PendingTransfer transfer;
   transfer.start_pc = pc;
@@ -60,7 +61,8 @@ void Core::dma_start(const Decoded& entry, uint64_t pc) {
     }
   }
   if (pending_count_ >= kMostPending)
-    throw Fault(FaultKind::PendingTransfer, "more than " + std::to_string(kMostPending) + " transfers are under way");
+    throw Fault(FaultKind::PendingTransfer,
+                "more than " + std::to_string(kMostPending) + " transfers are under way");
   if (request_->mode != Mode::Functional) record_transfer(plan, address, static_cast<uint32_t>(tag));
   if (t.elements != 0 && !t.load() && request_->mode != Mode::Timing)
     perform_store(plan, request_->slots[t.slot].data, scratchpad, lanes);
@@ -78,7 +80,8 @@ void Core::dma_start(const Decoded& entry, uint64_t pc) {
 void Core::dma_wait(const Decoded& entry) {
   const uint64_t tag = x(entry.rs1);
   if (tag >= kTags)
-    throw Fault(FaultKind::BadDescriptor, "tag " + std::to_string(tag) + " is not below " + std::to_string(kTags));
+    throw Fault(FaultKind::BadDescriptor,
+                "tag " + std::to_string(tag) + " is not below " + std::to_string(kTags));
   if (request_->mode != Mode::Functional) record_wait(static_cast<uint32_t>(tag));
   for (PendingTransfer& transfer : pending_[tag]) {
     const TransferPlan& plan = transfer.plan;
@@ -107,8 +110,9 @@ void Core::in_flight_fault(uint64_t offset, uint64_t bytes, bool write, int32_t 
   for (const auto& transfers : pending_)
     for (const PendingTransfer& transfer : transfers) {
       const bool target = transfer.load && InFlight::overlap(transfer.plan.cells, offset, bytes);
-      const bool source = write && ((!transfer.load && InFlight::overlap(transfer.plan.cells, offset, bytes)) ||
-                                    InFlight::overlap(transfer.plan.sources, offset, bytes));
+      const bool source =
+          write && ((!transfer.load && InFlight::overlap(transfer.plan.cells, offset, bytes)) ||
+                    InFlight::overlap(transfer.plan.sources, offset, bytes));
       if (!target && !source) continue;
       fault.other_pc = transfer.start_pc;
       fault.text = std::string(write ? "write to " : "read of ") + hex(kScratchpadBase + offset) + ", " +
@@ -124,8 +128,8 @@ void Core::finish_launch() {
   for (size_t tag = 0; tag < pending_.size(); ++tag) {
     if (pending_[tag].empty()) continue;
     const PendingTransfer& transfer = pending_[tag].front();
-    Fault fault(FaultKind::PendingTransfer, "the kernel returns while a transfer with tag " + std::to_string(tag) +
-                                                " is under way: no wait for its tag");
+    Fault fault(FaultKind::PendingTransfer, "the kernel returns while a transfer with tag " +
+                                                std::to_string(tag) + " is under way: no wait for its tag");
     fault.pc = transfer.start_pc;
     fault.bits = transfer.start_bits;
     fault.located = true;

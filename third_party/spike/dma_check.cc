@@ -1,4 +1,5 @@
-// Everything a transfer is checked for at its start: places in the slices, bytes in flight, bounds of the tensor.
+// Everything a transfer is checked for at its start: places in the slices, bytes in flight, bounds of the
+// tensor.
 #include <algorithm>
 
 #include "block_walk.h"
@@ -9,7 +10,8 @@ namespace npu::engine {
 
 namespace {
 
-// First and last DRAM element of a block. Products cannot overflow: sizes and strides were checked by the plan's bounds.
+// First and last DRAM element of a block. Products cannot overflow: sizes and strides were checked by the
+// plan's bounds.
 std::pair<__int128, __int128> element_span(const TransferDescriptor& t, const Block& block) {
   __int128 low = block.dram_first, high = low;
   for (uint32_t a = 0; a < t.rank; ++a) {
@@ -57,8 +59,8 @@ std::array<uint64_t, kMaxIndexTiles> Core::place_index_tiles(TransferPlan& plan,
     offsets[i] = slice_offset(address, bytes, params.slice_bytes - params.stack_reserve_bytes);
     if (offsets[i] == UINT64_MAX)
       throw Fault(FaultKind::OutOfSlice,
-                  "index tile " + std::to_string(i) + " of " + std::to_string(bytes) + " bytes at " + hex(address) +
-                      " does not lie in the slice below the stack reserve",
+                  "index tile " + std::to_string(i) + " of " + std::to_string(bytes) + " bytes at " +
+                      hex(address) + " does not lie in the slice below the stack reserve",
                   -1, address);
     plan.sources.push_back({offsets[i], bytes});
   }
@@ -93,15 +95,18 @@ void Core::check_dram_side(TransferPlan& plan) {
   const std::string name = "slot " + std::to_string(t.slot);
   if (slot.element_bytes != t.element_bytes)
     throw Fault(FaultKind::BadDescriptor, name + " has elements of " + std::to_string(slot.element_bytes) +
-                                              " bytes, the descriptor " + kDtypes[static_cast<size_t>(t.dtype)].name);
-  if (!t.load() && !slot.writable) throw Fault(FaultKind::ReadOnly, name + " may not be written: it is an input");
+                                              " bytes, the descriptor " +
+                                              kDtypes[static_cast<size_t>(t.dtype)].name);
+  if (!t.load() && !slot.writable)
+    throw Fault(FaultKind::ReadOnly, name + " may not be written: it is an input");
   for (const Block& block : plan.blocks) {
     const auto [low, high] = element_span(t, block);
     if (low * t.element_bytes >= slot.lowest_byte && (high + 1) * t.element_bytes <= slot.end_byte) continue;
     const bool below = low * t.element_bytes < slot.lowest_byte;
     throw Fault(FaultKind::SlotBounds,
                 name + ": element " + std::to_string(static_cast<int64_t>(below ? low : high)) +
-                    " is outside the tensor's elements [" + std::to_string(slot.lowest_byte / t.element_bytes) + ", " +
+                    " is outside the tensor's elements [" +
+                    std::to_string(slot.lowest_byte / t.element_bytes) + ", " +
                     std::to_string(slot.end_byte / t.element_bytes) + ")",
                 -1, slot.dram_address + static_cast<uint64_t>((below ? low : high) * t.element_bytes));
   }
@@ -116,11 +121,13 @@ void Core::check_local_side(TransferPlan& plan) {
   for (const Block& block : plan.blocks) {
     const auto [low, high] = element_span(t, block);
     if (low < 0 || high >= all)
-      throw Fault(FaultKind::OutOfSlice, "a local transfer's source leaves the scratchpad of " + std::to_string(lanes) + " lanes");
+      throw Fault(FaultKind::OutOfSlice,
+                  "a local transfer's source leaves the scratchpad of " + std::to_string(lanes) + " lanes");
     for_each_dram_element(t, block, [&](int64_t element) {
       const LocalPlace place = local_place(t, element, params.slice_bytes);
       if (place.offset >= tiles_end || t.element_bytes > tiles_end - place.offset)
-        throw Fault(FaultKind::OutOfSlice, "a local transfer's source leaves the slice below the stack reserve",
+        throw Fault(FaultKind::OutOfSlice,
+                    "a local transfer's source leaves the slice below the stack reserve",
                     static_cast<int32_t>(place.lane), kScratchpadBase + place.offset);
       granules[place.offset / kInFlightGranuleBytes] = true;
       granules[(place.offset + t.element_bytes - 1) / kInFlightGranuleBytes] = true;

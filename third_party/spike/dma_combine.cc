@@ -70,7 +70,8 @@ T least(T a, T b, bool maximum) {
 }
 
 template <typename Type>
-void apply(TransferOp op, uint8_t* to, int64_t to_stride, const uint8_t* from, int64_t from_stride, int64_t count) {
+void apply(TransferOp op, uint8_t* to, int64_t to_stride, const uint8_t* from, int64_t from_stride,
+           int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     typename Type::Bits old_bits, new_bits;
     std::memcpy(&old_bits, to + i * to_stride, sizeof old_bits);

@@ -40,9 +40,10 @@ int64_t TileIndices::index(uint32_t number, const std::array<uint32_t, kMaxRank>
   }
   const int64_t wrapped = tile.wrap && value < 0 ? value + tile.extent : value;
   if (wrapped < 0 || wrapped >= tile.extent)
-    throw Fault(FaultKind::IndexOutOfRange,
-                "index " + std::to_string(value) + " is out of range for an extent of " + std::to_string(tile.extent),
-                static_cast<int32_t>(lane), kScratchpadBase + offset);
+    throw Fault(
+        FaultKind::IndexOutOfRange,
+        "index " + std::to_string(value) + " is out of range for an extent of " + std::to_string(tile.extent),
+        static_cast<int32_t>(lane), kScratchpadBase + offset);
   return wrapped;
 }
 

@@ -19,9 +19,12 @@ class LaneMap {
       : t_(plan.descriptor), scratchpad_(scratchpad), lanes_(lanes), base_(plan.spad_offset) {}
 
   uint32_t lane(int64_t c) const { return static_cast<uint32_t>(c / t_.lane_stride % lanes_); }
-  int64_t slot(int64_t c) const { return c / (t_.lane_stride * lanes_) * t_.lane_stride + c % t_.lane_stride; }
+  int64_t slot(int64_t c) const {
+    return c / (t_.lane_stride * lanes_) * t_.lane_stride + c % t_.lane_stride;
+  }
   uint64_t offset(int64_t cell, int64_t c) const {
-    return base_ + static_cast<uint64_t>((cell + (t_.has_lane_axis ? slot(c) * t_.slot_stride : 0)) * t_.element_bytes);
+    return base_ + static_cast<uint64_t>((cell + (t_.has_lane_axis ? slot(c) * t_.slot_stride : 0)) *
+                                         t_.element_bytes);
   }
   uint8_t* place(int64_t cell, int64_t c) const { return scratchpad_.lane(lane(c)) + offset(cell, c); }
 
@@ -53,7 +56,8 @@ void copy_strided(uint8_t* to, int64_t to_stride, const uint8_t* from, int64_t f
     return;
   }
   constexpr auto kBytes = static_cast<int64_t>(sizeof(Element));
-  for (int64_t i = 0; i < count; ++i) std::memcpy(to + i * to_stride * kBytes, from + i * from_stride * kBytes, kBytes);
+  for (int64_t i = 0; i < count; ++i)
+    std::memcpy(to + i * to_stride * kBytes, from + i * from_stride * kBytes, kBytes);
 }
 
 template <typename Element>
@@ -70,8 +74,8 @@ void load_blocks(const TransferPlan& plan, const uint8_t* data, Scratchpad& scra
       copy_strided<Element>(map.place(run.cell, run.c), run.cell_stride, from, run.dram_stride, run.count);
     } else {
       for (uint32_t lane = 0; lane < lanes; ++lane)
-        copy_strided<Element>(scratchpad.lane(lane) + map.offset(run.cell, 0), run.cell_stride, from, run.dram_stride,
-                              run.count);
+        copy_strided<Element>(scratchpad.lane(lane) + map.offset(run.cell, 0), run.cell_stride, from,
+                              run.dram_stride, run.count);
     }
   });
 }
@@ -99,7 +103,8 @@ void fill_cells(const TransferPlan& plan, Scratchpad& scratchpad, uint32_t lanes
     for (size_t a = 0; a < axes.size(); ++a) offset += position[a] * axes[a].stride_bytes;
     for (uint32_t lane = 0; lane < lanes; ++lane) {
       uint8_t* cell = scratchpad.lane(lane) + offset;
-      for (int64_t i = 0; i < inner.count; ++i) std::memcpy(cell + i * inner.stride_bytes, &fill, sizeof fill);
+      for (int64_t i = 0; i < inner.count; ++i)
+        std::memcpy(cell + i * inner.stride_bytes, &fill, sizeof fill);
     }
     size_t a = axes.size();
     while (a > 0 && ++position[a - 1] == axes[a - 1].count) position[--a] = 0;
@@ -115,9 +120,10 @@ void fill_if_needed(const TransferPlan& plan, Scratchpad& scratchpad, uint32_t l
 }
 
 [[noreturn]] void lanes_disagree(uint32_t lane, uint64_t offset) {
-  throw Fault(FaultKind::LanesDisagree,
-              "a store without a lane axis finds other bytes in lane " + std::to_string(lane) + " than in lane 0",
-              static_cast<int32_t>(lane), kScratchpadBase + offset);
+  throw Fault(
+      FaultKind::LanesDisagree,
+      "a store without a lane axis finds other bytes in lane " + std::to_string(lane) + " than in lane 0",
+      static_cast<int32_t>(lane), kScratchpadBase + offset);
 }
 
 template <typename Element>
@@ -125,7 +131,8 @@ void store_blocks(const TransferPlan& plan, uint8_t* data, Scratchpad& scratchpa
   const TransferDescriptor& t = plan.descriptor;
   const LaneMap map(plan, scratchpad, lanes);
   constexpr auto kBytes = static_cast<int64_t>(sizeof(Element));
-  const auto put = [&](uint8_t* to, int64_t to_stride, const uint8_t* from, int64_t from_stride, int64_t count) {
+  const auto put = [&](uint8_t* to, int64_t to_stride, const uint8_t* from, int64_t from_stride,
+                       int64_t count) {
     if (t.op == TransferOp::Store)
       copy_strided<Element>(to, to_stride, from, from_stride, count);
     else
@@ -134,7 +141,8 @@ void store_blocks(const TransferPlan& plan, uint8_t* data, Scratchpad& scratchpa
   for_each_run(plan, [&](const Run& run) {
     uint8_t* to = data + run.dram * kBytes;
     if (run.over_lanes) {
-      for (int64_t i = 0; i < run.count; ++i) put(to + i * run.dram_stride * kBytes, 1, map.place(run.cell, run.c + i), 1, 1);
+      for (int64_t i = 0; i < run.count; ++i)
+        put(to + i * run.dram_stride * kBytes, 1, map.place(run.cell, run.c + i), 1, 1);
       return;
     }
     if (!t.has_lane_axis) {
@@ -142,10 +150,12 @@ void store_blocks(const TransferPlan& plan, uint8_t* data, Scratchpad& scratchpa
       for (int64_t i = 0; i < run.count; ++i) {
         const uint64_t at = offset + static_cast<uint64_t>(i * run.cell_stride * kBytes);
         for (uint32_t lane = 1; lane < lanes; ++lane)
-          if (std::memcmp(scratchpad.lane(lane) + at, scratchpad.lane(0) + at, kBytes) != 0) lanes_disagree(lane, at);
+          if (std::memcmp(scratchpad.lane(lane) + at, scratchpad.lane(0) + at, kBytes) != 0)
+            lanes_disagree(lane, at);
       }
     }
-    const uint8_t* from = t.has_lane_axis ? map.place(run.cell, run.c) : scratchpad.lane(0) + map.offset(run.cell, 0);
+    const uint8_t* from =
+        t.has_lane_axis ? map.place(run.cell, run.c) : scratchpad.lane(0) + map.offset(run.cell, 0);
     put(to, run.dram_stride, from, run.cell_stride, run.count);
   });
 }

@@ -6,7 +6,8 @@
 
 namespace npu::engine {
 
-// A load: `data` is element 0 of the slot. Writes the whole tile in every lane, `fill` where no element exists.
+// A load: `data` is element 0 of the slot. Writes the whole tile in every lane, `fill` where no element
+// exists.
 void deliver_load(const TransferPlan& plan, const uint8_t* data, Scratchpad& scratchpad, uint32_t lanes);
 
 // A load whose source is the scratchpad itself.

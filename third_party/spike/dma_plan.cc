@@ -67,7 +67,8 @@ class Planner {
       if (largest != kMaxRank) iterated_ |= active & ~(1u << largest);
     }
     if (t_.load()) return;
-    // A store must keep the listed order where it may meet an element twice: no free axis outside an iterated one.
+    // A store must keep the listed order where it may meet an element twice: no free axis outside an iterated
+    // one.
     for (uint32_t a = 0; a + 1 < t_.rank; ++a)
       if ((iterated_ >> (a + 1)) != 0 && t_.axes[a].size > 1) iterated_ |= 1u << a;
   }
@@ -155,7 +156,8 @@ bool covered_ranges(uint64_t base, std::vector<StridedAxis> axes, uint32_t eleme
             [](const StridedAxis& a, const StridedAxis& b) { return a.stride_bytes < b.stride_bytes; });
   auto run = static_cast<int64_t>(element_bytes);
   size_t inner = 0;
-  while (inner < axes.size() && axes[inner].stride_bytes - run < static_cast<int64_t>(kInFlightGranuleBytes)) {
+  while (inner < axes.size() &&
+         axes[inner].stride_bytes - run < static_cast<int64_t>(kInFlightGranuleBytes)) {
     run += axes[inner].stride_bytes * (axes[inner].count - 1);
     ++inner;
   }
@@ -163,7 +165,8 @@ bool covered_ranges(uint64_t base, std::vector<StridedAxis> axes, uint32_t eleme
   for (size_t a = inner; a < axes.size(); ++a) {
     const size_t before = starts.size();
     for (int64_t i = 1; i < axes[a].count; ++i)
-      for (size_t s = 0; s < before; ++s) starts.push_back(starts[s] + static_cast<uint64_t>(i * axes[a].stride_bytes));
+      for (size_t s = 0; s < before; ++s)
+        starts.push_back(starts[s] + static_cast<uint64_t>(i * axes[a].stride_bytes));
     std::sort(starts.begin(), starts.end());
     starts.erase(std::unique(starts.begin(), starts.end()), starts.end());
   }
@@ -184,8 +187,9 @@ StridedRuns block_runs(const TransferDescriptor& t, const Block& block, uint64_t
     }
     runs.dims.push_back({block.n[a], stride});
   }
-  std::stable_sort(runs.dims.begin(), runs.dims.end(),
-                   [](const StridedRuns::Dim& a, const StridedRuns::Dim& b) { return a.stride_bytes > b.stride_bytes; });
+  std::stable_sort(
+      runs.dims.begin(), runs.dims.end(),
+      [](const StridedRuns::Dim& a, const StridedRuns::Dim& b) { return a.stride_bytes > b.stride_bytes; });
   while (!runs.dims.empty() && runs.dims.back().stride_bytes == static_cast<int64_t>(runs.run_bytes)) {
     runs.run_bytes *= runs.dims.back().count;
     runs.dims.pop_back();

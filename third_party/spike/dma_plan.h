@@ -1,5 +1,5 @@
-// What a transfer will do, worked out at its start: which elements exist (as rectangular blocks), which bytes of the
-// scratchpad it names, and what it reads or writes in DRAM.
+// What a transfer will do, worked out at its start: which elements exist (as rectangular blocks), which bytes
+// of the scratchpad it names, and what it reads or writes in DRAM.
 #pragma once
 
 #include <array>
@@ -12,7 +12,8 @@
 
 namespace npu::engine {
 
-// Elements lo[a] <= i[a] < lo[a] + n[a], all of which exist, at the descriptor's place plus `dram_extra` elements.
+// Elements lo[a] <= i[a] < lo[a] + n[a], all of which exist, at the descriptor's place plus `dram_extra`
+// elements.
 struct Block {
   std::array<uint32_t, kMaxRank> lo = {};
   std::array<uint32_t, kMaxRank> n = {};
@@ -36,11 +37,13 @@ class IndexSource {
   virtual int64_t index(uint32_t tile, const std::array<uint32_t, kMaxRank>& point) = 0;
 };
 
-// Fills plan.blocks and plan.existing from plan.descriptor and plan.origin. Throws Fault (bad-descriptor on overflow).
+// Fills plan.blocks and plan.existing from plan.descriptor and plan.origin. Throws Fault (bad-descriptor on
+// overflow).
 void plan_blocks(TransferPlan& plan, IndexSource& indices);
 
-// Byte ranges that a nest of (count, stride in bytes) of elements covers from `base` on, merged where no whole in-flight
-// granule lies between, sorted. `low` and `high` (exclusive) bound them. False if they leave [0, limit).
+// Byte ranges that a nest of (count, stride in bytes) of elements covers from `base` on, merged where no
+// whole in-flight granule lies between, sorted. `low` and `high` (exclusive) bound them. False if they leave
+// [0, limit).
 struct StridedAxis {
   int64_t count;
   int64_t stride_bytes;

@@ -7,13 +7,15 @@ namespace npu::engine {
 
 namespace {
 
-// A small binary format with `exponent` and `mantissa` bits, IEEE-like (infinity and NaN in the top exponent).
+// A small binary format with `exponent` and `mantissa` bits, IEEE-like (infinity and NaN in the top
+// exponent).
 float widen(uint32_t sign, uint32_t magnitude, uint32_t exponent_bits, uint32_t mantissa_bits) {
   const int32_t bias = (1 << (exponent_bits - 1)) - 1;
   const uint32_t exponent = magnitude >> mantissa_bits, mantissa = magnitude & ((1u << mantissa_bits) - 1);
-  float value = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), 1 - bias - static_cast<int32_t>(mantissa_bits))
-                              : std::ldexp(static_cast<float>(mantissa + (1u << mantissa_bits)),
-                                           static_cast<int32_t>(exponent) - bias - static_cast<int32_t>(mantissa_bits));
+  float value = exponent == 0
+                    ? std::ldexp(static_cast<float>(mantissa), 1 - bias - static_cast<int32_t>(mantissa_bits))
+                    : std::ldexp(static_cast<float>(mantissa + (1u << mantissa_bits)),
+                                 static_cast<int32_t>(exponent) - bias - static_cast<int32_t>(mantissa_bits));
   return sign != 0 ? -value : value;
 }
 

@@ -1,4 +1,5 @@
-// Conversions between the narrow element types and the words the arrays work on. Round to nearest, ties to even.
+// Conversions between the narrow element types and the words the arrays work on. Round to nearest, ties to
+// even.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,11 @@
-// State of one core and the units that work on it. Internal to the engine: every .cc file of it implements one unit.
+// State of one core and the units that work on it. Internal to the engine: every .cc file of it implements
+// one unit.
 #pragma once
+
+#include <riscv/cfg.h>
+#include <riscv/mmu.h>
+#include <riscv/processor.h>
+#include <riscv/simif.h>
 
 #include <atomic>
 #include <bitset>
@@ -10,11 +16,6 @@
 #include <memory>
 #include <string>
 #include <vector>
-
-#include <riscv/cfg.h>
-#include <riscv/mmu.h>
-#include <riscv/processor.h>
-#include <riscv/simif.h>
 
 #include "arrays.h"
 #include "descriptor.h"
@@ -74,7 +75,8 @@ struct Decoded {
   bool masked() const { return (bits() >> 25 & 1) == 0; }
 };
 
-// Spike's view of the outside: code can be fetched, nothing else is memory (the engine does all accesses itself).
+// Spike's view of the outside: code can be fetched, nothing else is memory (the engine does all accesses
+// itself).
 class FetchOnlyMemory : public simif_t {
  public:
   explicit FetchOnlyMemory(const cfg_t& cfg) : cfg_(cfg) {}
@@ -172,7 +174,8 @@ class Core {
   template <typename Element>
   void vector_indexed(const Decoded& entry, uint32_t first, uint32_t group);
   const uint8_t* vector_element(const Decoded& entry, uint64_t address, uint32_t bytes, uint32_t lane);
-  [[noreturn]] void vector_address_fault(const Decoded& entry, uint64_t address, uint32_t bytes, int32_t lane);
+  [[noreturn]] void vector_address_fault(const Decoded& entry, uint64_t address, uint32_t bytes,
+                                         int32_t lane);
   void check_in_flight(uint64_t offset, uint64_t bytes, bool write, int32_t lane);
   [[noreturn]] void in_flight_fault(uint64_t offset, uint64_t bytes, bool write, int32_t lane);
 

@@ -6,10 +6,10 @@ namespace npu::engine {
 
 const char* fault_kind_name(FaultKind kind) {
   static constexpr std::array<const char*, 16> kNames = {
-      "illegal-instruction", "scalar-access", "lanes-disagree",     "out-of-slice",
-      "unmapped",            "read-only",     "in-flight",          "pending-transfer",
-      "stack-overflow",      "bad-descriptor", "slot-bounds",       "index-out-of-range",
-      "array-empty",         "array-overflow", "instruction-budget", "interrupted",
+      "illegal-instruction", "scalar-access",      "lanes-disagree",   "out-of-slice",   "unmapped",
+      "read-only",           "in-flight",          "pending-transfer", "stack-overflow", "bad-descriptor",
+      "slot-bounds",         "index-out-of-range", "array-empty",      "array-overflow", "instruction-budget",
+      "interrupted",
   };
   return kNames[static_cast<size_t>(kind)];
 }

@@ -1,4 +1,5 @@
-// Why the machine refused an instruction. Thrown by every unit of the engine, caught at its boundary; never ends the process.
+// Why the machine refused an instruction. Thrown by every unit of the engine, caught at its boundary; never
+// ends the process.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +37,7 @@ struct Fault {
   uint64_t pc = 0;        // filled by the loop, unless the thrower knows better
   uint64_t other_pc = 0;  // the other instruction of an in-flight fault
   uint32_t bits = 0;
-  bool located = false;   // pc and bits are set
+  bool located = false;  // pc and bits are set
 
   Fault(FaultKind fault_kind, std::string message, int32_t fault_lane = -1, uint64_t fault_address = 0)
       : kind(fault_kind), text(std::move(message)), lane(fault_lane), address(fault_address) {}

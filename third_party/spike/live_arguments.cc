@@ -12,10 +12,10 @@ constexpr uint32_t kAllArguments = 0xffu << 10;
 
 struct Flow {
   bool falls_through = true;
-  bool leaves = false;    // return
+  bool leaves = false;  // return
   bool unknown = false;
   bool jumps = false;
-  int64_t target = 0;     // index of a word
+  int64_t target = 0;  // index of a word
 };
 
 Flow flow_of(uint32_t bits, int64_t index) {
@@ -25,13 +25,15 @@ Flow flow_of(uint32_t bits, int64_t index) {
   switch (bits & 0x7f) {
     case 0x63:
       flow.jumps = true;
-      flow.target = index + (sign * 4096 + (field(7, 1) << 11) + (field(25, 6) << 5) + (field(8, 4) << 1)) / 4;
+      flow.target =
+          index + (sign * 4096 + (field(7, 1) << 11) + (field(25, 6) << 5) + (field(8, 4) << 1)) / 4;
       break;
     case 0x6f:
       flow.falls_through = false;
       flow.jumps = true;
       flow.unknown = field(7, 5) != 0;
-      flow.target = index + (sign * 1048576 + (field(12, 8) << 12) + (field(20, 1) << 11) + (field(21, 10) << 1)) / 4;
+      flow.target =
+          index + (sign * 1048576 + (field(12, 8) << 12) + (field(20, 1) << 11) + (field(21, 10) << 1)) / 4;
       break;
     case 0x67:
       flow.falls_through = false;

@@ -53,9 +53,10 @@ void Core::run(uint64_t pc) {
     locate(fault, pc, entry);
     throw;
   } catch (trap_t& trap) {
-    Fault fault(FaultKind::IllegalInstruction,
-                std::string("refused by Spike (") + std::string(trap.name()) +
-                    "): its operands do not fit vtype, register groups overlap, or the rounding mode is reserved");
+    Fault fault(
+        FaultKind::IllegalInstruction,
+        std::string("refused by Spike (") + std::string(trap.name()) +
+            "): its operands do not fit vtype, register groups overlap, or the rounding mode is reserved");
     locate(fault, pc, entry);
     throw fault;
   }
@@ -134,15 +135,17 @@ void Core::check_stack() {
   }
   const uint64_t needed = slice_end_ - sp;
   throw Fault(FaultKind::StackOverflow,
-              sp > slice_end_ ? "sp moves above the stack to " + hex(sp)
-                              : "the stack needs " + std::to_string(needed) + " bytes per lane, the reserve is " +
-                                    std::to_string(params.stack_reserve_bytes) + "; raise stack_reserve_bytes",
+              sp > slice_end_
+                  ? "sp moves above the stack to " + hex(sp)
+                  : "the stack needs " + std::to_string(needed) + " bytes per lane, the reserve is " +
+                        std::to_string(params.stack_reserve_bytes) + "; raise stack_reserve_bytes",
               -1, sp);
 }
 
 void Core::poll_and_check_budget() {
   if (executed_instructions_ >= params.instruction_budget)
-    throw Fault(FaultKind::InstructionBudget, "the launch has executed " + std::to_string(executed_instructions_) +
+    throw Fault(FaultKind::InstructionBudget, "the launch has executed " +
+                                                  std::to_string(executed_instructions_) +
                                                   " instructions, its whole budget; an endless loop?");
   next_check_ = std::min(executed_instructions_ + kPollInstructions, params.instruction_budget);
   const auto now = std::chrono::steady_clock::now();

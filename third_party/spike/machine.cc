@@ -1,19 +1,17 @@
 // Making a core, loading programs, and the frame of a launch.
 #include "machine.h"
 
+#include <riscv/disasm.h>
+#include <riscv/encoding.h>
 #include <xmmintrin.h>
 
 #include <algorithm>
-
 #include <bit>
 #include <cstdlib>
 #include <iostream>
 #include <mutex>
 #include <new>
 #include <stdexcept>
-
-#include <riscv/disasm.h>
-#include <riscv/encoding.h>
 
 #include "engine_core.h"
 #include "vector_table.h"
@@ -24,7 +22,8 @@ namespace {
 
 // Everything of RVV 1.0 that the embedded Spike has, with f16 and bf16; no compressed instructions.
 std::string isa_string(uint32_t vlen_bits) {
-  return "rv64imafdv_zicsr_zifencei_zfh_zvfh_zfbfmin_zvfbfmin_zvfbfwma_zvbb_zvbc_zvkg_zvkned_zvknhb_zvksed_zvksh_zvl" +
+  return "rv64imafdv_zicsr_zifencei_zfh_zvfh_zfbfmin_zvfbfmin_zvfbfwma_zvbb_zvbc_zvkg_zvkned_zvknhb_zvksed_"
+         "zvksh_zvl" +
          std::to_string(vlen_bits) + "b";
 }
 
@@ -38,7 +37,8 @@ std::mutex& construction_mutex() {
   return mutex;
 }
 
-// Default floating-point environment of the host while kernels run: round to nearest, denormals kept, no traps.
+// Default floating-point environment of the host while kernels run: round to nearest, denormals kept, no
+// traps.
 class HostFloatEnvironment {
  public:
   HostFloatEnvironment() : saved_(_mm_getcsr()) { _mm_setcsr(0x1f80); }
@@ -53,7 +53,8 @@ class HostFloatEnvironment {
 const MachineParams& checked(const MachineParams& params) {
   require(params.lanes >= 2 && params.lanes <= 1024 && std::has_single_bit(params.lanes),
           "lanes must be a power of two from 2 to 1024");
-  require(params.vlen_bits >= 128 && params.vlen_bits / 8 <= kMaxVregBytes && std::has_single_bit(params.vlen_bits),
+  require(params.vlen_bits >= 128 && params.vlen_bits / 8 <= kMaxVregBytes &&
+              std::has_single_bit(params.vlen_bits),
           "vlen_bits must be a power of two from 128 to 4096");
   require(params.slice_bytes % 64 == 0 && params.slice_bytes <= (UINT64_C(1) << 28),
           "scratchpad_bytes_per_lane must be a multiple of 64, at most 256 MiB");
@@ -87,7 +88,8 @@ Core::Core(const MachineParams& machine_params)
   cfg_.hartids = {0};
   {
     const std::lock_guard lock(construction_mutex());
-    processor_ = std::make_unique<processor_t>(cfg_.isa, cfg_.priv, &cfg_, &memory_, 0, false, nullptr, std::cerr);
+    processor_ =
+        std::make_unique<processor_t>(cfg_.isa, cfg_.priv, &cfg_, &memory_, 0, false, nullptr, std::cerr);
     vector_table();
   }
   memory_.harts[0] = processor_.get();
@@ -163,8 +165,8 @@ std::string Core::disassemble(uint32_t bits) const {
   if ((bits & 0x7f) == 0x5b)
     for (const CustomRow& row : kCustomRows)
       if ((bits & row.mask) == row.match)
-        return std::string(row.name) + " rd=" + std::to_string(bits >> 7 & 31) + " rs1=" + std::to_string(bits >> 15 & 31) +
-               " rs2=" + std::to_string(bits >> 20 & 31);
+        return std::string(row.name) + " rd=" + std::to_string(bits >> 7 & 31) +
+               " rs1=" + std::to_string(bits >> 15 & 31) + " rs2=" + std::to_string(bits >> 20 & 31);
   return processor_->get_disassembler()->disassemble(insn_t(bits));
 }
 

@@ -1,4 +1,5 @@
-// The functional engine of one NPU core: loads a program, launches kernels, reports faults. See docs/kernel_abi.md.
+// The functional engine of one NPU core: loads a program, launches kernels, reports faults. See
+// docs/kernel_abi.md.
 #pragma once
 
 #include <array>
@@ -89,8 +90,8 @@ class Machine {
   const MachineParams& params() const;
   void load(ProgramImage program);
 
-  // Runs a kernel to its end. `poll` is called every few milliseconds; true stops the launch with an interrupted fault.
-  // Throws Fault; the machine can be used again afterwards.
+  // Runs a kernel to its end. `poll` is called every few milliseconds; true stops the launch with an
+  // interrupted fault. Throws Fault; the machine can be used again afterwards.
   LaunchResult launch(const LaunchRequest& request, const std::function<bool()>& poll);
 
   // Assembly text of an instruction word.

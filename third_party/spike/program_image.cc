@@ -12,8 +12,8 @@ namespace npu::engine {
 
 namespace {
 [[noreturn]] void reject(const Segment& segment, const char* why) {
-  throw std::invalid_argument("segment at " + hex(segment.address) + " of " + std::to_string(segment.bytes.size()) +
-                              " bytes " + why);
+  throw std::invalid_argument("segment at " + hex(segment.address) + " of " +
+                              std::to_string(segment.bytes.size()) + " bytes " + why);
 }
 }  // namespace
 
@@ -42,7 +42,8 @@ ProgramImage::ProgramImage(std::vector<Segment> segments, std::vector<TileFuncti
     if (!segment.executable) constants_.push_back(std::move(segment));
   for (TileFunction& tile : tile_functions_) {
     if (!is_text(tile.entry) || tile.entry % 4 != 0 || tile.size_bytes > text_end_ - tile.entry)
-      throw std::invalid_argument("tile function " + tile.name + " at " + hex(tile.entry) + " is not in the code");
+      throw std::invalid_argument("tile function " + tile.name + " at " + hex(tile.entry) +
+                                  " is not in the code");
     std::vector<uint32_t> words(tile.size_bytes / 4);
     std::memcpy(words.data(), text_.data() + (tile.entry - text_page_begin_), words.size() * 4);
     tile.live_arguments = live_arguments(words);

@@ -19,7 +19,8 @@ struct TileFunction {
   std::string name;
   uint64_t entry = 0;
   uint64_t size_bytes = 0;
-  uint8_t live_arguments = 0xff;  // filled by ProgramImage: the integer arguments that its latency may depend on
+  uint8_t live_arguments =
+      0xff;  // filled by ProgramImage: the integer arguments that its latency may depend on
 };
 
 class ProgramImage {

@@ -1,4 +1,5 @@
-// Scalar loads and stores, and the CSR rule: a scalar register never holds one lane's value unless all lanes agree.
+// Scalar loads and stores, and the CSR rule: a scalar register never holds one lane's value unless all lanes
+// agree.
 #include "engine_core.h"
 
 namespace npu::engine {
@@ -34,7 +35,8 @@ void Core::scalar_load(const Decoded& entry) {
     for (uint32_t lane = 1; lane < lanes; ++lane)
       if (std::memcmp(scratchpad.lane(lane) + offset, &value, bytes) != 0)
         throw Fault(FaultKind::LanesDisagree,
-                    "a scalar load from the stack finds other bytes in lane " + std::to_string(lane) + " than in lane 0",
+                    "a scalar load from the stack finds other bytes in lane " + std::to_string(lane) +
+                        " than in lane 0",
                     static_cast<int32_t>(lane), address);
   }
   if (to_float)
@@ -63,7 +65,8 @@ uint64_t Core::stack_offset(const Decoded& entry, uint64_t address, uint32_t byt
   if (entry.rs1 == 2 && address < stack_begin_)
     throw Fault(FaultKind::StackOverflow, what + " through sp lies below the stack reserve", -1, address);
   if (offset != UINT64_MAX)
-    throw Fault(FaultKind::ScalarAccess, what + ": a scalar access to a tile would see one lane only", -1, address);
+    throw Fault(FaultKind::ScalarAccess, what + ": a scalar access to a tile would see one lane only", -1,
+                address);
   if (program.is_text(address)) {
     if (store) throw Fault(FaultKind::ReadOnly, what + ": code is read-only", -1, address);
     throw Fault(FaultKind::ScalarAccess, what + ": code is not data", -1, address);
@@ -73,19 +76,23 @@ uint64_t Core::stack_offset(const Decoded& entry, uint64_t address, uint32_t byt
     throw Fault(FaultKind::Unmapped, what + " reaches past the constants", -1, address);
   }
   if (address - kScratchpadBase < params.slice_bytes)
-    throw Fault(FaultKind::OutOfSlice, what + " reaches past the slice of " + std::to_string(params.slice_bytes) + " bytes",
-                -1, address);
+    throw Fault(FaultKind::OutOfSlice,
+                what + " reaches past the slice of " + std::to_string(params.slice_bytes) + " bytes", -1,
+                address);
   throw Fault(FaultKind::Unmapped, what + ": nothing is mapped there", -1, address);
 }
 
 void Core::check_csr(const Decoded& entry) {
-  // fflags and vxsat collect over lanes; reading them after a vector instruction would let lane values steer the program.
+  // fflags and vxsat collect over lanes; reading them after a vector instruction would let lane values steer
+  // the program.
   const uint32_t number = entry.bits() >> 20;
-  const bool collects = number == CSR_FFLAGS || number == CSR_FCSR || number == CSR_VXSAT || number == CSR_VCSR;
+  const bool collects =
+      number == CSR_FFLAGS || number == CSR_FCSR || number == CSR_VXSAT || number == CSR_VCSR;
   const uint32_t funct3 = entry.bits() >> 12 & 7;
   const bool reads = entry.rd != 0 || (funct3 & 3) != 1;
   if (collects && reads && entry.rd != 0 && counts_[static_cast<size_t>(CountClass::Vector)] != 0)
-    throw Fault(FaultKind::LanesDisagree, "a flag register that collects over all lanes is read after vector instructions");
+    throw Fault(FaultKind::LanesDisagree,
+                "a flag register that collects over all lanes is read after vector instructions");
 }
 
 }  // namespace npu::engine

@@ -7,8 +7,8 @@
 
 namespace npu::engine {
 
-// Lane l's slice starts at data() + l * stride_bytes(). The stride is padded, so that equal offsets of all lanes do not
-// fall into one cache set, and the memory asks for huge pages.
+// Lane l's slice starts at data() + l * stride_bytes(). The stride is padded, so that equal offsets of all
+// lanes do not fall into one cache set, and the memory asks for huge pages.
 class Scratchpad {
  public:
   Scratchpad(uint32_t lanes, uint64_t slice_bytes);
@@ -22,7 +22,8 @@ class Scratchpad {
 
   // Every writer reports what it wrote, so that reset() only rewrites what a launch touched.
   void mark_written(uint64_t offset, uint64_t bytes) {
-    written_ |= (UINT64_C(2) << ((offset + bytes - 1) >> block_shift_)) - (UINT64_C(1) << (offset >> block_shift_));
+    written_ |=
+        (UINT64_C(2) << ((offset + bytes - 1) >> block_shift_)) - (UINT64_C(1) << (offset >> block_shift_));
   }
 
   // Every byte of every lane becomes `pattern`.
@@ -39,8 +40,8 @@ class Scratchpad {
   uint8_t* data_ = nullptr;
 };
 
-// Bytes named by transfers that are under way, in granules that hold for all lanes at once. A granule is the target of
-// at most one load, or the source of any number of stores.
+// Bytes named by transfers that are under way, in granules that hold for all lanes at once. A granule is the
+// target of at most one load, or the source of any number of stores.
 class InFlight {
  public:
   explicit InFlight(uint64_t slice_bytes);

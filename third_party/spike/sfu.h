@@ -1,4 +1,5 @@
-// The special-function unit: f32 in, f32 out, evaluated in f64 and rounded once. Every NaN result is 0x7fc00000.
+// The special-function unit: f32 in, f32 out, evaluated in f64 and rounded once. Every NaN result is
+// 0x7fc00000.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // Vector arithmetic by Spike's own handler, once per lane. The reference for every vector instruction.
-#include <algorithm>
-
 #include <riscv/encoding.h>
+
+#include <algorithm>
 
 #include "engine_core.h"
 
@@ -38,7 +38,8 @@ Groups touched(const Decoded& entry, uint32_t size) {
 }  // namespace
 
 void Core::run_lanes(const Decoded& entry, uint64_t pc) {
-  // Widening doubles LMUL and vrgatherei16 doubles it for its index; whole-register moves take up to 8 registers.
+  // Widening doubles LMUL and vrgatherei16 doubles it for its index; whole-register moves take up to 8
+  // registers.
   const bool whole_move = (entry.bits() & 0xfe00707f) == (MATCH_VMV1R_V & 0xfe00707f);
   const uint32_t size = whole_move ? 8 : std::min<uint32_t>(8, 2 * group_registers_);
   const Groups groups = touched(entry, size);
@@ -67,8 +68,8 @@ void Core::run_lanes_to_scalar(const Decoded& entry, uint64_t pc) {
     if (lane == 0) first = value;
     if (value != first)
       throw Fault(FaultKind::LanesDisagree,
-                  "moving a vector element to a scalar register: lane " + std::to_string(lane) + " holds " + hex(value) +
-                      ", lane 0 " + hex(first),
+                  "moving a vector element to a scalar register: lane " + std::to_string(lane) + " holds " +
+                      hex(value) + ", lane 0 " + hex(first),
                   static_cast<int32_t>(lane));
   }
 }

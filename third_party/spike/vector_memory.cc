@@ -1,5 +1,5 @@
-// Vector loads and stores of every form, on all lanes, each element's address checked against its own lane's slice.
-// Legality rules and the treatment of tails, masks and vstart are those of Spike's handlers.
+// Vector loads and stores of every form, on all lanes, each element's address checked against its own lane's
+// slice. Legality rules and the treatment of tails, masks and vstart are those of Spike's handlers.
 #include <algorithm>
 
 #include "engine_core.h"
@@ -16,7 +16,9 @@ void require(bool legal, const char* why) {
 
 bool aligned(uint32_t number, float emul) { return emul <= 1 || number % static_cast<uint32_t>(emul) == 0; }
 
-bool overlap(uint32_t a, uint32_t a_size, uint32_t b, uint32_t b_size) { return a < b + b_size && b < a + a_size; }
+bool overlap(uint32_t a, uint32_t a_size, uint32_t b, uint32_t b_size) {
+  return a < b + b_size && b < a + a_size;
+}
 
 uint32_t registers(float emul) { return emul < 1 ? 1 : static_cast<uint32_t>(emul); }
 
@@ -62,12 +64,14 @@ void Core::vector_memory(const Decoded& entry) {
     require(!vill_, "vtype is not set (vill)");
     const bool mask_access = access.addressing == Addressing::Mask;
     const uint32_t sew_bits = sew_bytes_ * 8, width_bits = access.width_bytes * 8u;
-    const float width_emul = mask_access ? 1 : static_cast<float>(width_bits) / static_cast<float>(sew_bits) * lmul_;
+    const float width_emul =
+        mask_access ? 1 : static_cast<float>(width_bits) / static_cast<float>(sew_bits) * lmul_;
     const float data_emul = access.addressing == Addressing::Indexed ? lmul_ : width_emul;
     const uint32_t group = registers(data_emul);
     require(width_emul >= 0.125f && width_emul <= 8, "EMUL is out of range");
     require(aligned(entry.rd, data_emul), "the data register is not aligned to its group");
-    require(access.fields * group <= 8 && entry.rd + access.fields * group <= 32, "the register groups do not fit");
+    require(access.fields * group <= 8 && entry.rd + access.fields * group <= 32,
+            "the register groups do not fit");
     require(access.store || !access.masked || entry.rd != 0, "a masked load may not write v0");
     if (access.addressing == Addressing::Indexed) {
       require(aligned(entry.rs2, width_emul), "the index register is not aligned to its group");
@@ -82,7 +86,8 @@ void Core::vector_memory(const Decoded& entry) {
     const uint32_t count = mask_access ? (vl_ + 7) / 8 : vl_;
     if (vstart < count) {
       if (access.addressing == Addressing::Indexed)
-        with_element(sew_bytes_, [&](auto element) { vector_indexed<decltype(element)>(entry, vstart, group); });
+        with_element(sew_bytes_,
+                     [&](auto element) { vector_indexed<decltype(element)>(entry, vstart, group); });
       else if (access.addressing != Addressing::Strided && !access.masked && access.fields == 1)
         vector_contiguous(entry, base + vstart * access.width_bytes, vstart * access.width_bytes,
                           count * access.width_bytes);
@@ -122,9 +127,11 @@ void Core::vector_contiguous(const Decoded& entry, uint64_t address, uint32_t fi
     auto* memory = const_cast<uint8_t*>(source) + (done - first);
     const auto copy = [&](auto size) {
       if (entry.access.store)
-        for (uint32_t lane = 0; lane < lanes; ++lane) std::memcpy(memory + lane * lane_stride, file + lane * vreg_bytes, size);
+        for (uint32_t lane = 0; lane < lanes; ++lane)
+          std::memcpy(memory + lane * lane_stride, file + lane * vreg_bytes, size);
       else
-        for (uint32_t lane = 0; lane < lanes; ++lane) std::memcpy(file + lane * vreg_bytes, memory + lane * lane_stride, size);
+        for (uint32_t lane = 0; lane < lanes; ++lane)
+          std::memcpy(file + lane * vreg_bytes, memory + lane * lane_stride, size);
     };
     if (part == 32)
       copy(std::integral_constant<size_t, 32>{});
@@ -145,7 +152,8 @@ void Core::vector_regular(const Decoded& entry, uint32_t first, uint32_t group) 
   for (uint32_t index = first; index < vl_; ++index) {
     for (uint32_t field = 0; field < access.fields; ++field) {
       const uint64_t address = base + index * stride + field * sizeof(Element);
-      uint8_t* file = vreg(entry.rd + field * group + index / per_register, 0) + index % per_register * sizeof(Element);
+      uint8_t* file =
+          vreg(entry.rd + field * group + index / per_register, 0) + index % per_register * sizeof(Element);
       uint8_t* memory = nullptr;
       uint64_t lane_stride = 0;
       for (uint32_t lane = 0; lane < lanes; ++lane) {
@@ -176,11 +184,14 @@ void Core::vector_indexed(const Decoded& entry, uint32_t first, uint32_t group) 
       if (access.masked && (vreg(0, lane)[index / 8] >> index % 8 & 1) == 0) continue;
       uint64_t offset = 0;
       std::memcpy(&offset,
-                  vreg(entry.rs2 + index / index_per_register, lane) + index % index_per_register * access.width_bytes,
+                  vreg(entry.rs2 + index / index_per_register, lane) +
+                      index % index_per_register * access.width_bytes,
                   access.width_bytes);
       for (uint32_t field = 0; field < access.fields; ++field) {
-        uint8_t* file = vreg(entry.rd + field * group + index / per_register, lane) + index % per_register * sizeof(Element);
-        const uint8_t* memory = vector_element(entry, base + offset + field * sizeof(Element), sizeof(Element), lane);
+        uint8_t* file = vreg(entry.rd + field * group + index / per_register, lane) +
+                        index % per_register * sizeof(Element);
+        const uint8_t* memory =
+            vector_element(entry, base + offset + field * sizeof(Element), sizeof(Element), lane);
         if (access.store)
           std::memcpy(const_cast<uint8_t*>(memory), file, sizeof(Element));
         else
@@ -208,12 +219,14 @@ void Core::vector_address_fault(const Decoded& entry, uint64_t address, uint32_t
                            std::to_string(bytes) + " bytes at " + hex(address);
   const uint64_t base = x(entry.rs1);
   if (program.is_text(address) || program.constants(address, 1) != nullptr) {
-    if (entry.access.store) throw Fault(FaultKind::ReadOnly, what + ": code and constants are read-only", lane, address);
+    if (entry.access.store)
+      throw Fault(FaultKind::ReadOnly, what + ": code and constants are read-only", lane, address);
     throw Fault(FaultKind::Unmapped, what + ": code is not data, and constants end before", lane, address);
   }
   if (base - kScratchpadBase <= params.slice_bytes || address - kScratchpadBase <= params.slice_bytes)
     throw Fault(FaultKind::OutOfSlice,
-                what + " leaves the lane's slice [" + hex(kScratchpadBase) + ", " + hex(slice_end_) + ")", lane, address);
+                what + " leaves the lane's slice [" + hex(kScratchpadBase) + ", " + hex(slice_end_) + ")",
+                lane, address);
   throw Fault(FaultKind::Unmapped, what + ": nothing is mapped there", lane, address);
 }
 

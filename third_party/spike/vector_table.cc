@@ -1,10 +1,9 @@
 #include "vector_table.h"
 
 #include <dlfcn.h>
+#include <riscv/processor.h>
 
 #include <string>
-
-#include <riscv/processor.h>
 
 namespace npu::engine {
 

@@ -169,7 +169,15 @@ class Assembler:
         self.vector(0x10, 2, rd, 0, vs2)
 
     def memory(  # every vector load and store
-        self, *, store: bool, width: int, register: int, base: int, other: int = 0, mop: int = 0, fields: int = 1,
+        self,
+        *,
+        store: bool,
+        width: int,
+        register: int,
+        base: int,
+        other: int = 0,
+        mop: int = 0,
+        fields: int = 1,
         masked: bool = False,
     ) -> None:
         funct3 = {8: 0, 16: 5, 32: 6, 64: 7}[width]
@@ -209,13 +217,23 @@ def spad(offset: int) -> int:
 
 def _jal(rd: int, offset: int) -> int:
     return (
-        0x6F | rd << 7 | (offset >> 12 & 0xFF) << 12 | (offset >> 11 & 1) << 20 | (offset >> 1 & 0x3FF) << 21
+        0x6F
+        | rd << 7
+        | (offset >> 12 & 0xFF) << 12
+        | (offset >> 11 & 1) << 20
+        | (offset >> 1 & 0x3FF) << 21
         | (offset >> 20 & 1) << 31
     )
 
 
 def _branch(funct3: int, rs1: int, rs2: int, offset: int) -> int:
     return (
-        0x63 | (offset >> 11 & 1) << 7 | (offset >> 1 & 15) << 8 | funct3 << 12 | rs1 << 15 | rs2 << 20
-        | (offset >> 5 & 63) << 25 | (offset >> 12 & 1) << 31
+        0x63
+        | (offset >> 11 & 1) << 7
+        | (offset >> 1 & 15) << 8
+        | funct3 << 12
+        | rs1 << 15
+        | rs2 << 20
+        | (offset >> 5 & 63) << 25
+        | (offset >> 12 & 1) << 31
     )
