@@ -14,7 +14,7 @@ _BY_REASON = {
     ),
     "reductions, scans and sorts are not built yet": "reduction store_reduction partial_accumulate scan sort dot",
     "integer arithmetic is not built yet": (
-        "bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift lshift rshift"
+        "bitwise_left_shift bitwise_right_shift lshift rshift"
         " floordiv truncdiv int_truediv mod remainder floor_to_int ceil_to_int round_to_int trunc_to_int"
         " to_dtype_bitcast"
     ),

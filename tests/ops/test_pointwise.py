@@ -11,7 +11,23 @@ Check = Callable[..., torch.Tensor]
 
 SHAPES = [(1, 1), (47, 10), (128, 128), (4071, 429)]
 SPECIAL = torch.tensor(
-    [0.0, -0.0, 1.0, -1.0, float("inf"), float("-inf"), float("nan"), 1e-45, -1e-45, 1e-38, 3.4e38, -3.4e38, 0.5, 1.5, 2.5]
+    [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        float("inf"),
+        float("-inf"),
+        float("nan"),
+        1e-45,
+        -1e-45,
+        1e-38,
+        3.4e38,
+        -3.4e38,
+        0.5,
+        1.5,
+        2.5,
+    ]
 )
 
 
@@ -31,7 +47,14 @@ def test_add_then_relu(check: Check) -> None:
 
 @pytest.mark.parametrize(
     "shapes",
-    [((47, 10), (10,)), ((47, 10), (47, 1)), ((47, 10), (1, 1)), ((47, 10), ()), ((3, 1, 5), (4, 1)), ((1, 300), (70, 1))],
+    [
+        ((47, 10), (10,)),
+        ((47, 10), (47, 1)),
+        ((47, 10), (1, 1)),
+        ((47, 10), ()),
+        ((3, 1, 5), (4, 1)),
+        ((1, 300), (70, 1)),
+    ],
     ids=str,
 )
 def test_broadcast(check: Check, shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
