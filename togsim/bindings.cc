@@ -75,10 +75,7 @@ void bind_trace(nb::module_& module) {
   nb::class_<Trace>(module, "Trace", "Operations of one launch on one core, in program order.")
       .def(nb::init<>())
       .def(
-          "scalar",
-          [](Trace& t, uint64_t cycles) {
-            t.ops.push_back({TraceOp::Kind::Scalar, 0, 0, cycles});
-          },
+          "scalar", [](Trace& t, uint64_t cycles) { t.ops.push_back({TraceOp::Kind::Scalar, 0, 0, cycles}); },
           "cycles"_a)
       .def(
           "tile",
@@ -88,11 +85,7 @@ void bind_trace(nb::module_& module) {
           "index"_a, "cycles"_a)
       .def("start", &add_start, "tag"_a, "store"_a, "runs"_a, "scratchpad_bytes"_a = nb::none())
       .def(
-          "wait",
-          [](Trace& t, uint32_t tag) {
-            t.ops.push_back({TraceOp::Kind::Wait, tag, 0, 0});
-          },
-          "tag"_a)
+          "wait", [](Trace& t, uint32_t tag) { t.ops.push_back({TraceOp::Kind::Wait, tag, 0, 0}); }, "tag"_a)
       .def("__len__", [](const Trace& t) { return t.ops.size(); })
       .def("tile_totals", &tile_totals)
       .def("operations",
@@ -156,9 +149,7 @@ void bind_lane_core(nb::module_& module) {
       .def(
           "retire",
           [](npu::LaneCore& core, uint32_t bits, uint32_t vl, uint8_t sew_bits, float lmul,
-             uint64_t address) {
-            core.retire(npu::LaneCore::decode(bits), {vl, sew_bits, lmul}, address);
-          },
+             uint64_t address) { core.retire(npu::LaneCore::decode(bits), {vl, sew_bits, lmul}, address); },
           "bits"_a, "vl"_a = 0, "sew_bits"_a = 32, "lmul"_a = 1.0f, "address"_a = 0)
       .def("taken_branch", &npu::LaneCore::taken_branch)
       .def("elapsed", &npu::LaneCore::elapsed)

@@ -36,6 +36,7 @@ uint64_t count_bursts(const StridedRuns& runs, uint32_t burst_bytes) {
     span += dims[merged].stride * (dims[merged].count - 1);
     ++merged;
   }
+  if (merged == dims.size()) return (base % burst_bytes + span + burst_bytes - 1) / burst_bytes;
   // Runs further apart share nothing. How many bursts one touches depends on its address modulo the burst, so
   // count the runs by that residue, dimension by dimension.
   std::vector<uint64_t> starts(burst_bytes, 0), next(burst_bytes);

@@ -99,7 +99,10 @@ void LaneCore::begin() {
   scalar_ready_.fill(0);
   vector_.fill({});
   for (Unit& unit : units_) unit.free.fill(0);
-  for (Array& array : arrays_) array = {};
+  for (Array& array : arrays_) {
+    array.weights_loaded = array.weights_free = array.inputs_free = 0;
+    array.results.clear();
+  }
 }
 
 uint64_t LaneCore::earliest() const { return issue_cycle_ + (issued_in_cycle_ >= params_.issue_width); }

@@ -71,6 +71,10 @@ def vredsum_vs(vd: int, vs2: int, vs1: int) -> int:
     return _vector(0x00, False, vs2, vs1, 2, vd)
 
 
+def vfredosum_vs(vd: int, vs2: int, vs1: int) -> int:
+    return _vector(0x03, False, vs2, vs1, 1, vd)
+
+
 def vslidedown_vi(vd: int, vs2: int, amount: int) -> int:
     return _vector(0x0F, False, vs2, amount, 3, vd)
 
@@ -92,6 +96,10 @@ def vse(bits: int, vs3: int, rs1: int) -> int:
 
 def vlse(bits: int, vd: int, rs1: int, rs2: int) -> int:
     return 2 << 26 | 1 << 25 | rs2 << 20 | rs1 << 15 | _WIDTH[bits] << 12 | vd << 7 | 0x07
+
+
+def vluxei(bits: int, vd: int, rs1: int, vs2: int) -> int:
+    return 1 << 26 | 1 << 25 | vs2 << 20 | rs1 << 15 | _WIDTH[bits] << 12 | vd << 7 | 0x07
 
 
 def vlseg(fields: int, bits: int, vd: int, rs1: int) -> int:

@@ -7,6 +7,8 @@ latencies are written out below.
 
 from __future__ import annotations
 
+import random
+
 import instructions as i
 import pytest
 
@@ -206,6 +208,18 @@ def test_narrowing_takes_the_beats_of_its_source(core: _native.LaneCore) -> None
     assert core.drain() == 2 + FP
 
 
+def test_ordered_sum_is_one_element_after_another(core: _native.LaneCore) -> None:
+    run(core, i.vfredosum_vs(8, 2, 4), i.vfadd_vv(16, 2, 4))  # 8 additions keep the pipe until 8 * FP
+    assert core.elapsed() == 8 * FP + 1
+
+
+def test_indexed_access_is_element_by_element_and_needs_its_indices() -> None:
+    # Indices loaded in 0, ready in LOAD; 8 elements from there; the next load after them.
+    core = make_core(load_ports=1)
+    run(core, i.vle(32, 2, 10), i.vluxei(32, 8, 11, 2), i.vle(32, 3, 12))
+    assert core.drain() == LOAD + 8 + LOAD
+
+
 def test_slide_runs_beside_the_arithmetic_unit(core: _native.LaneCore) -> None:
     run(core, i.vslidedown_vi(8, 2, 1), i.vfadd_vv(16, 2, 2))  # both 0
     assert core.elapsed() == 1
@@ -261,6 +275,30 @@ def test_weights_load_behind_running_inputs() -> None:
     run(core, i.push_weights(0, 1, first=True), vl=4)
     run(core, i.push_inputs(1, 8), vl=16, lmul=2)  # taken in 20..35; last result 20 + 7 + 15 = 42
     assert core.drain() == 42
+
+
+def test_one_push_feeds_several_arrays() -> None:
+    # 4 lanes. Both weights are pushed in cycle 0 (2-wide issue, a queue per array) and loaded in 4. One push of inputs
+    # in 1 goes to both queues; both arrays take the 2 rows in 4, 5: results 4 + 7 = 11, 12. Both pops issue in 11.
+    core = make_core(lanes=4)
+    run(core, i.push_weights(0, 1, first=True), i.push_weights(1, 2, first=True), vl=4)
+    run(core, i.push_inputs(0b11, 3), i.pop(0, 4), i.pop(1, 5), vl=2)
+    assert core.elapsed() == 12
+    assert core.drain() == 13
+
+
+def test_any_word_can_be_timed(core: _native.LaneCore) -> None:
+    # The engine refuses illegal words; the scoreboard must not care. Time never runs backwards.
+    generator = random.Random(0)
+    before = 0
+    for _ in range(20_000):
+        opcode = generator.choice([0x03, 0x07, 0x13, 0x23, 0x27, 0x33, 0x53, 0x57, 0x5B, 0x63, 0x6F, 0x73])
+        word = generator.getrandbits(25) << 7 | opcode
+        lmul = generator.choice([0.125, 0.5, 1.0, 2.0, 8.0])
+        sew = generator.choice([8, 16, 32, 64])
+        core.retire(word, generator.randint(0, int(256 * lmul) // sew), sew, lmul, generator.getrandbits(32))
+        assert core.drain() >= core.elapsed() >= before
+        before = core.elapsed()
 
 
 def test_full_input_queue_stalls_the_core() -> None:
