@@ -13,6 +13,7 @@ from pytorchsim.config.model import NpuConfig
 from pytorchsim.mlir import builders
 from pytorchsim.target import dtypes, isa
 from pytorchsim.target.descriptor import Axis, Descriptor, TransferOp
+from pytorchsim.target.dtypes import Dtype
 
 Body = Callable[[Sequence[ir.Value], ir.Value], None]
 """Builds the ops of one vector: (tile arguments, position)."""
@@ -23,24 +24,26 @@ def tile_kernel(
     body: Body,
     *,
     config: NpuConfig | None = None,
-    element: Callable[[], ir.Type] | None = None,
-    element_bytes: int = 4,
+    dtype: Dtype = dtypes.F32,
     elements: int = 64,
     step: int = 16,
     tiles: int = 2,
     copies: int = 2,
-    element_count: int = 10,
+    tile_count: int = 10,
 ) -> str:
-    """A kernel that loads `tiles - 1` tiles, runs `body` over them, stores the last one."""
+    """A kernel that loads `tiles - 1` tiles, runs `body` over them, stores the last one; `tile_count` times.
+
+    Tensors are `[tile_count * elements, lanes]`: lane l has column l, element e of tile t is row t * elements + e.
+    """
     config = config or NpuConfig()
     with builders.KernelBuilder(name, config, origins=["test"], tile_shape={"i": elements}) as kernel:
-        kind = element() if element else ir.F32Type.get()
-        buffers = [kernel.buffer(f"b{n}", elements * element_bytes, copies=copies) for n in range(tiles)]
+        kind = builders.element_type(dtype)
+        buffers = [kernel.buffer(f"b{n}", elements * dtype.bytes, copies=copies) for n in range(tiles)]
         axes = (Axis(config.core.lanes, 1, elements, lane=True), Axis(elements, config.core.lanes, 1))
         descriptors = [
             kernel.descriptor(
                 f"t{n}",
-                Descriptor(n, TransferOp.STORE if n == tiles - 1 else TransferOp.LOAD, dtypes.F32, axes),
+                Descriptor(n, TransferOp.STORE if n == tiles - 1 else TransferOp.LOAD, dtype, axes),
             )
             for n in range(tiles)
         ]
@@ -51,7 +54,7 @@ def tile_kernel(
                 scf.yield_([])
         with kernel.control() as (core, cores):
             memories = [builders.buffer_ref(buffer) for buffer in buffers]
-            for number in scf.for_(core, builders.index_constant(element_count), cores):
+            for number in scf.for_(core, builders.index_constant(tile_count), cores):
                 copy = arith.remui(number, builders.index_constant(copies))
                 shift = arith.muli(copy, builders.index_constant(buffers[0].bytes_per_copy))
                 views = [builders.tile_view(memory, shift, elements, kind) for memory in memories]
