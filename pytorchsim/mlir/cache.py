@@ -31,7 +31,7 @@ _SOURCES = ("llvm_worker.py", "workers.py", "cache.py")
 
 def object_key(ir_text: str, vlen_bits: int) -> str:
     """The key of a module: 64 hex digits."""
-    parts = (ir_text, features_for(vlen_bits), version("llvmlite"), _sources_digest())
+    parts = (ir_text, features_for(vlen_bits), _llvm_version(), _sources_digest())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
@@ -97,6 +97,11 @@ def shared_cache() -> ObjectCache | None:
     if environment.no_cache:
         return None
     return _caches.setdefault(environment.cache_dir, ObjectCache(environment.cache_dir))
+
+
+@cache
+def _llvm_version() -> str:
+    return version("llvmlite")
 
 
 @cache

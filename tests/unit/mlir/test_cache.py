@@ -32,7 +32,7 @@ def test_round_trip(tmp_path: Path) -> None:
 
 def test_the_key_is_the_content(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = {object_key("ir", 256), object_key("ir2", 256), object_key("ir", 128)}
-    monkeypatch.setattr(cache, "version", lambda _: "another")
+    monkeypatch.setattr(cache, "_llvm_version", lambda: "another")
     keys.add(object_key("ir", 256))
     monkeypatch.undo()
     monkeypatch.setattr(cache, "_sources_digest", lambda: "edited")
