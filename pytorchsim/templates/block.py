@@ -25,9 +25,6 @@ from pytorchsim.templates.vector_ops import EMITTERS, Operands, from_memory, to_
 
 __all__ = ["Accumulator", "Block", "BufferKey", "StoreBuffer", "accumulators", "partial_dtypes"]
 
-_UNROLL = 4
-"""Partial results per reduction: hides the latency of the operation that folds, and halves the rounding error twice."""
-
 
 @dataclass(frozen=True)
 class StoreBuffer:
@@ -133,7 +130,7 @@ class Block:
         """One pass over the reduced axes of `block`: the stage's reductions folded into `start`, its stores done."""
         count = self._walk_steps()
         dynamic = self.tile.rows_inner and bool(self.origins)
-        unroll = _UNROLL if stage.reductions and self.tile.walk_count >= 2 * _UNROLL else 1
+        unroll = self.tile.unroll if stage.reductions and self.tile.walk_count >= self.tile.unroll else 1
         widths = {reduction: len(partial) for reduction, partial in start.items()}
         flat = [value for partial in start.values() for value in partial]
         neutral = [value for reduction in stage.reductions for value in self.start(reduction)]

@@ -17,6 +17,7 @@ from pytorchsim.target.dtypes import F32, Dtype
 from pytorchsim.templates.block import Block, StoreBuffer
 from pytorchsim.templates.gemm_tile import GemmTile
 from pytorchsim.templates.loop_program import Access, LoopProgram
+from pytorchsim.templates.stages import plan_stages
 from pytorchsim.templates.tile import Tile
 from pytorchsim.templates.tile_search import vector_registers
 
@@ -99,7 +100,9 @@ def tail_function(
     """`name(buffers of keys...)`: the program on every element of a tile of the result; all buffers lie as the result
     does."""
     elements = tile.y_elements()
-    step = min(vector_registers(program) * kernel.config.core.vlen_bits // 32, tile.vector_elements)
+    step = min(
+        vector_registers(program, plan_stages(program))[0] * kernel.config.core.vlen_bits // 32, tile.vector_elements
+    )
     flat = Tile((elements * tile.lanes,), 0, 0, elements, rows_inner=True, vector_elements=step)
     dtypes = [program.stores[key.number].access.dtype if isinstance(key, StoreBuffer) else key.dtype for key in keys]
     with kernel.tile_function(name, [(elements, builders.element_type(dtype)) for dtype in dtypes]) as function:

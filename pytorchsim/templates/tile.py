@@ -24,9 +24,10 @@ _ALIGNMENT_BYTES = 64
 
 @dataclass(frozen=True)
 class Tile:
-    """`sizes`: elements per axis, the last `reduced` of them reduced. Axis `lane_axis` is split so that lane l holds
-    its elements `l * lane_run .. (l + 1) * lane_run - 1`; the other axes stay inside the lane. `vector_elements`
-    are computed at once.
+    """`sizes`: elements per axis, the last `reduced` of them reduced.
+
+    Axis `lane_axis` is split so that lane l holds its elements `l * lane_run .. (l + 1) * lane_run - 1`; the other axes
+    stay inside the lane. `vector_elements` are computed at once; a walk keeps `unroll` partial results per reduction.
     """
 
     sizes: tuple[int, ...]
@@ -35,6 +36,7 @@ class Tile:
     lane_run: int
     rows_inner: bool
     vector_elements: int
+    unroll: int = 1
 
     @property
     def row_axes(self) -> range:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.target.descriptor import MAX_BOUNDS, MAX_RANK
 from pytorchsim.templates.loop_program import Access, LoopProgram
+from pytorchsim.templates.reductions import REDUCTIONS
 from pytorchsim.templates.stages import Stage
 from pytorchsim.templates.tile import Footprint, Tile, footprint
 
@@ -54,7 +55,7 @@ def search(
     best: tuple[float, int, Tile] | None = None
     smallest: tuple[int, Tile, Footprint] | None = None
     for stream in (False, True):
-        for tile in _candidates(program, config, max_lmul, stream=stream):
+        for tile in _candidates(program, stages, config, max_lmul, stream=stream):
             used = footprint(program, tile, config)
             if smallest is None or used.total_bytes < smallest[0]:
                 smallest = (used.total_bytes, tile, used)
@@ -92,7 +93,9 @@ def _refusal(program: LoopProgram, tile: Tile, used: Footprint, config: NpuConfi
     return ""
 
 
-def _candidates(program: LoopProgram, config: NpuConfig, max_lmul: int, *, stream: bool) -> Iterator[Tile]:
+def _candidates(
+    program: LoopProgram, stages: Sequence[Stage], config: NpuConfig, max_lmul: int, *, stream: bool
+) -> Iterator[Tile]:
     """Every lane axis, power-of-two run, order in the lane, and power-of-two room for the rest, filled from the
     innermost axis out."""
     lanes, limit = config.core.lanes, config.core.scratchpad_bytes_per_lane // _widest_bytes(program)
@@ -115,7 +118,7 @@ def _candidates(program: LoopProgram, config: NpuConfig, max_lmul: int, *, strea
                         tile = Tile(tuple(sizes), program.reduced, lane_axis, run, rows_inner, 1)
                         if tile not in seen:
                             seen.add(tile)
-                            yield _with_vector(tile, program, config, max_lmul)
+                            yield _with_vector(tile, program, stages, config, max_lmul)
 
 
 def _powers(limit: int) -> list[int]:
@@ -130,24 +133,33 @@ def _fill(sizes: list[int], extents: Sequence[int], axes: Sequence[int], room: i
         room //= sizes[axis]
 
 
-def _with_vector(tile: Tile, program: LoopProgram, config: NpuConfig, max_lmul: int) -> Tile:
+def _with_vector(tile: Tile, program: LoopProgram, stages: Sequence[Stage], config: NpuConfig, max_lmul: int) -> Tile:
     """The tile with the longest vector that its inner axes fill and its live values leave room for."""
-    full = vector_registers(program, max_lmul) * config.core.vlen_bits // 8 // _widest_bytes(program)
+    lmul, unroll = vector_registers(program, stages, max_lmul)
+    full = lmul * config.core.vlen_bits // 8 // _widest_bytes(program)
     needed = 1 << (tile.inner_elements - 1).bit_length()
-    return Tile(tile.sizes, tile.reduced, tile.lane_axis, tile.lane_run, tile.rows_inner, max(2, min(full, needed)))
+    return replace(tile, vector_elements=max(2, min(full, needed)), unroll=unroll)
 
 
 def _widest_bytes(program: LoopProgram) -> int:
     return max([access.dtype.bytes for access in program.accesses()] + [op.dtype.bytes for op in program.operations])
 
 
-def vector_registers(program: LoopProgram, max_lmul: int = _MAX_LMUL) -> int:
-    """Registers per value so that what is live at once, and one temporary, stays in registers."""
-    live = program.max_live() + 2
-    lmul = max_lmul
-    while lmul > 1 and live * lmul > _VECTOR_REGISTERS - lmul:
-        lmul //= 2
-    return lmul
+def vector_registers(program: LoopProgram, stages: Sequence[Stage], max_lmul: int = _MAX_LMUL) -> tuple[int, int]:
+    """(registers per value, partial results per reduction) such that what is live at once stays in registers.
+
+    Partial results hide the latency of the operation that folds them and divide the rounding error; four registers'
+    worth do. Two values are for temporaries, two more for positions or masks of a walk, one register group for masks.
+    """
+    folded = max((len(stage.reductions) for stage in stages), default=0)
+    positions = any(REDUCTIONS[op.reduction].with_position for op in program.operations if op.reduction)
+    live = program.max_live() + 2 + (2 if folded else 0) + (4 if positions else 0)
+    for unroll in (4, 2, 1) if folded else (1,):
+        for lmul in (8, 4, 2, 1):
+            used = live + unroll * folded * (2 if positions else 1)
+            if lmul <= max_lmul and used * lmul <= _VECTOR_REGISTERS - lmul and (lmul * unroll >= 4 or unroll == 1):
+                return lmul, unroll
+    return 1, 1
 
 
 def _cost_cycles(program: LoopProgram, stages: Sequence[Stage], tile: Tile, config: NpuConfig) -> float:
