@@ -32,7 +32,7 @@ test-slow: build  ## The tests that take long
 
 lint: build  ## ruff, mypy, clang-format, import layers; changes nothing
 	@failed=(); check() { echo "lint: $$*" | cut -c1-80; "$$@" || failed+=("$${1##*/}"); }; \
-	  check $(BIN)/ruff check --quiet . ; \
+	  check $(BIN)/ruff check --quiet --output-format=concise . ; \
 	  check $(BIN)/ruff format --quiet --check . ; \
 	  check $(BIN)/mypy --no-error-summary ; \
 	  check $(BIN)/clang-format --dry-run --Werror $(CPP_SOURCES) ; \
