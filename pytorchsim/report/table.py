@@ -85,15 +85,15 @@ def _kernel_cells(row: KernelRow, total_cycles: int) -> dict[str, str]:
 
 def _totals(report: Report) -> Iterator[Text]:
     totals = report.to_dict()["totals"]
-    launches, host_ops = totals["launches"], totals["host_ops"]
+    launches, host_ops = _counted(totals["launches"], "launch", "es"), _counted(totals["host_ops"], "host op", "s")
     if report.timed:
         yield Text(
-            f"{totals['cycles']:,} cycles = {totals['microseconds']:.3f} us at {report.frequency_mhz} MHz, {launches}"
-            f" launches, {_bytes(totals['bytes_read'])} read, {_bytes(totals['bytes_written'])} written,"
-            f" {host_ops} host ops"
+            f"{totals['cycles']:,} cycles = {totals['microseconds']:.3f} us at {report.frequency_mhz} MHz, {launches},"
+            f" {_bytes(totals['bytes_read'])} read, {_bytes(totals['bytes_written'])} written,"
+            f" {host_ops}"
         )
     else:
-        yield Text(f"functional mode: nothing was timed; {launches} launches, {host_ops} host ops")
+        yield Text(f"functional mode: nothing was timed; {launches}, {host_ops}")
     stages = ", ".join(f"{stage} {seconds:.3f}" for stage, seconds in report.wall_seconds.items())
     yield Text(f"wall seconds: {stages}")
 
@@ -124,6 +124,10 @@ def _notes(report: Report) -> Iterator[Text]:
                 facts = isinstance(entry, dict)
                 detail = ", ".join(f"{key} {value}" for key, value in entry.items()) if facts else entry
                 yield Text(f"  {graph.name}, {section}: {detail}")
+
+
+def _counted(count: int, noun: str, plural: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else plural}"
 
 
 def _percent(share: float) -> str:

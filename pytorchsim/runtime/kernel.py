@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytorchsim.report.record import KernelFacts, LaunchRecord
-from pytorchsim.runtime.latencies import TILE_LATENCIES
+from pytorchsim.runtime.latencies import TILE_LATENCIES, TileKey
 from pytorchsim.runtime.session import ThreadSession, thread_session
 
 if TYPE_CHECKING:
     from pytorchsim.mlir.compiled_kernel import CompiledKernel
+    from pytorchsim.mlir.program import Program
     from pytorchsim.runtime.graph import Graph
     from pytorchsim.simulator.functional import LaunchResult, Machine, Slot
 
@@ -113,12 +114,10 @@ class Kernel:
         machine: Machine = session.machine(config, self._graph.config_digest)
         machine.load(program)
         digest = self._graph.config_digest
-        tiles = {
-            name: program.tile_digests[name] for name in program.tile_functions if name.startswith(f"{self.name}__")
-        }
+        tiles = self._tile_keys(program)
         results = []
         for core in range(config.cores):
-            known = {name: TILE_LATENCIES.known(digest, object_digest) for name, object_digest in tiles.items()}
+            known = {name: TILE_LATENCIES.known(digest, key) for name, key in tiles.items()}
             result = machine.launch(
                 self.name, slots, core=core, cores=config.cores, mode=self._graph.mode, latencies=known
             )
@@ -126,6 +125,17 @@ class Kernel:
                 TILE_LATENCIES.add(digest, tiles[name], measured)
             results.append(result)
         return results
+
+    def _tile_keys(self, program: Program) -> dict[str, TileKey]:
+        """What each tile function's latency depends on, besides arguments and machine."""
+        # Spills of vector registers are faster at addresses aligned to a port; the caller's frame decides.
+        frame_bytes = self.compiled().frame_bytes[self.name]
+        alignment = frame_bytes % self._graph.config.core.scratchpad_port_bytes
+        return {
+            name: TileKey(program.tile_digests[name], alignment)
+            for name in program.tile_functions
+            if name.startswith(f"{self.name}__")
+        }
 
     def _record(self, session: ThreadSession, results: Sequence[LaunchResult]) -> None:
         timing = None

@@ -192,7 +192,7 @@ def test_table_has_the_figures() -> None:
         "4.0 KiB",
         "aten.sort",
         "model.py:12",
-        "1 host ops",
+        "1 host op",
     ):
         assert part in text, text
     assert "tile 16 x 8: too large" in text

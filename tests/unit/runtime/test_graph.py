@@ -9,7 +9,7 @@ import pytest
 from pytorchsim.config import load_config
 from pytorchsim.runtime import Graph, load_graph
 from pytorchsim.runtime.kernel import KernelMetadata
-from pytorchsim.runtime.latencies import LatencyTable
+from pytorchsim.runtime.latencies import LatencyTable, TileKey
 
 
 def load(name: str = "inference_0", mode: str = "functional") -> Graph:
@@ -67,19 +67,20 @@ def test_unknown_direction() -> None:
 
 def test_latencies_are_shared_by_content() -> None:
     table = LatencyTable()
-    table.add("machine", "code", {(1, 2): 30})
-    table.add("machine", "code", {(1, 2): 30, (1, 3): 40})
-    assert table.known("machine", "code") == {(1, 2): 30, (1, 3): 40}
-    assert table.known("other machine", "code") == {}
+    table.add("machine", TileKey("code"), {(1, 2): 30})
+    table.add("machine", TileKey("code"), {(1, 2): 30, (1, 3): 40})
+    assert table.known("machine", TileKey("code")) == {(1, 2): 30, (1, 3): 40}
+    assert table.known("other machine", TileKey("code")) == {}
+    assert table.known("machine", TileKey("code", 16)) == {}
     assert len(table) == 2
     with pytest.raises(RuntimeError, match="31 cycles"):
-        table.add("machine", "code", {(1, 2): 31})
+        table.add("machine", TileKey("code"), {(1, 2): 31})
 
 
 def test_known_latencies_are_a_copy() -> None:
     table = LatencyTable()
-    table.add("machine", "code", {(): 1})
-    table.known("machine", "code")[(5,)] = 2
+    table.add("machine", TileKey("code"), {(): 1})
+    table.known("machine", TileKey("code"))[(5,)] = 2
     assert len(table) == 1
 
 
