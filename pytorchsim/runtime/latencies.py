@@ -49,6 +49,11 @@ class LatencyTable:
                         " before: its latency depends on something that is not in the key"
                     )
 
+    def clear(self) -> None:
+        """Forget everything: the next launches measure again."""
+        with self._lock:
+            self._cycles.clear()
+
     def __len__(self) -> int:
         with self._lock:
             return sum(map(len, self._cycles.values()))

@@ -1,0 +1,115 @@
+"""How fast the simulator is beside the host that runs it: `python -m benchmarks.speed`.
+
+For each case, in a process of its own: the first call with empty caches (another function was compiled before, so
+that imports and workers are not counted), then calls of the simulator and of eager in turn, each on one thread; the
+minimum of several counts. Tile latencies are forgotten before every call, so that every cycle is measured anew.
+Prints seconds by stage, ratios to eager, and the process's peak memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import nn
+
+import pytorchsim
+
+REPEATS = 7
+
+
+def _gemm() -> tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ...], float]:
+    return torch.mm, (torch.randn(512, 512), torch.randn(512, 512)), 512.0**3
+
+
+def _mlp() -> tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ...], float]:
+    model = nn.Sequential(
+        nn.Linear(784, 256), nn.GELU(), nn.LayerNorm(256), nn.Linear(256, 10), nn.Softmax(-1)
+    ).requires_grad_(False)
+    return model, (torch.randn(64, 784),), 64.0 * (784 * 256 + 256 * 10)
+
+
+CASES = {"gemm 512^3": _gemm, "mlp, batch 64": _mlp}
+
+
+def measure(case: str, config: str) -> dict[str, float]:
+    """The figures of one case; called in a process with empty caches."""
+    from pytorchsim.runtime.latencies import TILE_LATENCIES
+
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    options = {"config": config, "strict": True}
+    torch.compile(lambda x: x + 1, backend="pytorchsim", options=options)(torch.randn(8))
+    function, inputs, macs = CASES[case]()
+    compiled = torch.compile(function, backend="pytorchsim", options=options)
+    started = time.perf_counter()
+    actual = compiled(*inputs)
+    figures = {"cold": time.perf_counter() - started}
+    torch.testing.assert_close(actual, function(*inputs), rtol=1e-4, atol=1e-4)
+    figures |= {"warm": float("inf"), "eager": float("inf"), "functional": float("inf"), "timing": float("inf")}
+    for _ in range(REPEATS):
+        TILE_LATENCIES.clear()
+        started = time.perf_counter()
+        compiled(*inputs)
+        figures["warm"] = min(figures["warm"], time.perf_counter() - started)
+        started = time.perf_counter()
+        function(*inputs)
+        figures["eager"] = min(figures["eager"], time.perf_counter() - started)
+        report = pytorchsim.report().to_dict()
+        for stage in ("functional", "timing"):
+            figures[stage] = min(figures[stage], report["wall_seconds"][stage])
+    figures["cycles"] = report["totals"]["cycles"]
+    figures["gmac_per_s"] = macs / figures["functional"] / 1e9
+    figures["memory_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return figures
+
+
+def _in_fresh_process(case: str, config: str) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as caches:
+        environment = os.environ | {
+            "PYTORCHSIM_CACHE_DIR": f"{caches}/pytorchsim",
+            "TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor",
+        }
+        command = [sys.executable, "-m", "benchmarks.speed", "--case", case, "--config", config]
+        result = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    figures: dict[str, float] = json.loads(result.stdout.splitlines()[-1])
+    return figures
+
+
+def main() -> None:
+    """Print the table, or one case's figures as JSON (what the table's processes do)."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--config", default="tpuv3")
+    parser.add_argument("--case", choices=CASES)
+    arguments = parser.parse_args()
+    if arguments.case:
+        print(json.dumps(measure(arguments.case, arguments.config)))
+        return
+    table = Table(title=f"Simulation speed on {arguments.config}: seconds, minimum of {REPEATS}, one thread")
+    for column in ("case", "cold", "warm", "functional", "timing", "eager", "warm / eager", "GMAC/s", "MiB", "cycles"):
+        table.add_column(column, justify="left" if column == "case" else "right")
+    for case in CASES:
+        f = _in_fresh_process(case, arguments.config)
+        table.add_row(
+            case,
+            *(f"{f[name]:.4f}" for name in ("cold", "warm", "functional", "timing", "eager")),
+            f"{f['warm'] / f['eager']:.1f}",
+            f"{f['gmac_per_s']:.2f}",
+            f"{f['memory_mib']:.0f}",
+            f"{f['cycles']:,.0f}",
+        )
+    Console(width=130).print(table)
+
+
+if __name__ == "__main__":
+    main()
