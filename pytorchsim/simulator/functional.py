@@ -93,8 +93,16 @@ class _Loaded:
 class Machine:
     """One core of the NPU: scratchpad, registers, arrays, DMA. Cores of a launch run on it one after another."""
 
-    def __init__(self, config: NpuConfig) -> None:
+    def __init__(self, config: NpuConfig, *, reference_lanes: bool = False) -> None:
+        """A machine of this config.
+
+        Args:
+            config: the hardware.
+            reference_lanes: run every vector instruction through Spike's own handler, lane by lane. Slow; what the
+                fast bodies are tested against.
+        """
         params = _native.EngineParams()
+        params.reference_lanes = reference_lanes
         params.lanes = config.core.lanes
         params.vlen_bits = config.core.vlen_bits
         params.slice_bytes = config.core.scratchpad_bytes_per_lane
@@ -186,6 +194,10 @@ class Machine:
     def slice(self, lane: int) -> bytes:
         """A copy of a lane's scratchpad slice, as the last launch left it."""
         return self._engine.slice(lane)
+
+    def vector_registers(self, lane: int) -> bytes:
+        """A copy of a lane's 32 vector registers, as the last launch left them."""
+        return b"".join(self._engine.vector_register(number, lane) for number in range(32))
 
     def executed_vector_instructions(self) -> frozenset[str]:
         """Names of the vector instructions that launches on this machine have executed."""

@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "array_product.h"
 #include "machine.h"
+#include "reference_processor.h"
 #include "sfu.h"
 #include "vector_table.h"
 
@@ -36,21 +36,29 @@ nb::tuple fault_value(const eng::Fault& fault) {
                         fault.address, fault.other_pc);
 }
 
+using SegmentRows =
+    std::vector<std::tuple<uint64_t, nb::bytes, uint64_t, bool>>;  // address, bytes, size, code
+
+std::vector<eng::Segment> to_segments(const SegmentRows& rows) {
+  std::vector<eng::Segment> segments;
+  for (const auto& [address, bytes, size_bytes, executable] : rows) {
+    eng::Segment segment{address, {}, executable};
+    const auto* first = reinterpret_cast<const uint8_t*>(bytes.c_str());
+    segment.bytes.assign(first, first + bytes.size());
+    if (size_bytes > segment.bytes.size()) segment.bytes.resize(size_bytes, 0);
+    segments.push_back(std::move(segment));
+  }
+  return segments;
+}
+
 // The engine and what Python adds to it: a flag that another thread or a signal handler may set.
 class PyEngine {
  public:
   explicit PyEngine(const eng::MachineParams& params) : machine_(params) {}
 
-  void load(const std::vector<std::tuple<uint64_t, nb::bytes, uint64_t, bool>>& segments,
+  void load(const SegmentRows& segments,
             const std::vector<std::tuple<std::string, uint64_t, uint64_t>>& tile_functions) {
-    std::vector<eng::Segment> list;
-    for (const auto& [address, bytes, size_bytes, executable] : segments) {
-      eng::Segment segment{address, {}, executable};
-      const auto* first = reinterpret_cast<const uint8_t*>(bytes.c_str());
-      segment.bytes.assign(first, first + bytes.size());
-      if (size_bytes > segment.bytes.size()) segment.bytes.resize(size_bytes, 0);
-      list.push_back(std::move(segment));
-    }
+    std::vector<eng::Segment> list = to_segments(segments);
     std::vector<eng::TileFunction> tiles;
     for (const auto& [name, entry, size_bytes] : tile_functions)
       tiles.push_back({name, entry, size_bytes, 0xff});
@@ -108,9 +116,31 @@ std::vector<LatencyRow> measured_rows(const eng::LaunchResult& result) {
   return rows;
 }
 
-using Bytes1 = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Floats = nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Words = nb::ndarray<uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+void bind_reference(nb::module_& module) {
+  using R = eng::ReferenceProcessor;
+  nb::class_<R>(module, "ReferenceProcessor", "One lane by Spike's own step(), for tests.")
+      .def(nb::init<uint32_t, uint64_t>(), "vlen_bits"_a, "slice_bytes"_a)
+      .def(
+          "run",
+          [](R& reference, const SegmentRows& rows, uint64_t entry, const nb::bytes& slice, uint64_t most) {
+            const auto* first = reinterpret_cast<const uint8_t*>(slice.c_str());
+            std::vector<uint8_t> memory(first, first + slice.size());
+            const R::Outcome outcome = reference.run(to_segments(rows), entry, memory, most);
+            return std::make_tuple(outcome.finished, outcome.trapped ? outcome.pc : 0,
+                                   nb::bytes(reinterpret_cast<const char*>(memory.data()), memory.size()));
+          },
+          "segments"_a, "entry"_a, "slice"_a, "most_instructions"_a,
+          "(finished, pc of the instruction that trapped or 0, the slice afterwards)")
+      .def("vector_registers",
+           [](const R& reference) {
+             const std::vector<uint8_t> bytes = reference.vector_registers();
+             return nb::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+           })
+      .def("integer_register", &R::integer_register, "number"_a)
+      .def("float_register", &R::float_register, "number"_a);
+}
 
 }  // namespace
 
@@ -131,6 +161,7 @@ void bind_engine(nb::module_& module) {
       .def_rw("array_count", &P::array_count)
       .def_rw("array_queue_entries", &P::array_queue_entries)
       .def_rw("instruction_budget", &P::instruction_budget)
+      .def_rw("reference_lanes", &P::reference_lanes)
       .def_rw("timing", &P::timing);
   nb::class_<eng::Slot>(module, "EngineSlot")
       .def(
@@ -182,11 +213,15 @@ void bind_engine(nb::module_& module) {
                              p.vlen_bits / 8);
           },
           "number"_a, "lane"_a);
-  module.def("vector_instructions", [] {
-    std::vector<std::string> names;
-    for (const eng::VectorRow& row : eng::vector_table()) names.emplace_back(row.name);
-    return names;
-  });
+  module.def(
+      "vector_instructions",
+      [] {
+        std::vector<std::tuple<std::string, uint32_t, uint32_t>> rows;
+        for (const eng::VectorRow& row : eng::vector_table())
+          rows.emplace_back(row.name, row.match, row.mask);
+        return rows;
+      },
+      "(Spike's name, match, mask) of every vector instruction it has a handler for");
   module.def(
       "special_function",
       [](uint8_t function, const Floats& values, Floats results) {
@@ -202,4 +237,5 @@ NB_MODULE(_native, module) {
   module.doc() = "Functional engine and timing simulator of the NPU. Use pytorchsim.simulator.";
   bind_togsim(module);
   bind_engine(module);
+  bind_reference(module);
 }

@@ -71,16 +71,17 @@ float fp8_e4m3fn_to_float(uint8_t bits) {
 }
 
 uint8_t float_to_fp8_e4m3fn(float value) {
+  if (std::isnan(value)) return 0x7f;
   const uint8_t sign = std::signbit(value) ? 0x80 : 0;
-  if (!(std::fabs(value) <= 464.0f)) return sign | 0x7f;
+  if (std::fabs(value) >= 448.0f) return sign | 0x7e;
   return static_cast<uint8_t>(sign | narrow(std::fabs(value), 4, 3));
 }
 
 float fp8_e5m2_to_float(uint8_t bits) { return half_to_float(static_cast<uint16_t>(bits << 8)); }
 
 uint8_t float_to_fp8_e5m2(float value) {
+  if (std::isnan(value)) return 0x7f;
   const uint8_t sign = std::signbit(value) ? 0x80 : 0;
-  if (std::isnan(value)) return sign | 0x7f;
   if (std::fabs(value) >= 61440.0f) return sign | 0x7c;
   return static_cast<uint8_t>(sign | narrow(std::fabs(value), 5, 2));
 }

@@ -20,7 +20,7 @@ uint16_t float_to_half(float value);
 float bfloat_to_float(uint16_t bits);
 uint16_t float_to_bfloat(float value);
 float fp8_e4m3fn_to_float(uint8_t bits);
-uint8_t float_to_fp8_e4m3fn(float value);  // values past the largest finite one become NaN, as in torch
+uint8_t float_to_fp8_e4m3fn(float value);  // saturates, as torch 2.13 does
 float fp8_e5m2_to_float(uint8_t bits);
 uint8_t float_to_fp8_e5m2(float value);
 

@@ -88,16 +88,16 @@ uint64_t Core::execute(Decoded& entry, uint64_t pc) {
       return next;
     }
     case Kind::VectorMemory:
-      executed.set(static_cast<size_t>(entry.row));
       vector_memory(entry);
+      executed.set(static_cast<size_t>(entry.row));
       break;
     case Kind::VectorArithmetic:
-      executed.set(static_cast<size_t>(entry.row));
       run_lanes(entry, pc);
+      executed.set(static_cast<size_t>(entry.row));
       break;
     case Kind::VectorToScalar:
-      executed.set(static_cast<size_t>(entry.row));
       run_lanes_to_scalar(entry, pc);
+      executed.set(static_cast<size_t>(entry.row));
       break;
     case Kind::Custom:
       custom(entry, pc);

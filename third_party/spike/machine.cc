@@ -8,33 +8,19 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
-#include <iostream>
-#include <mutex>
 #include <new>
 #include <stdexcept>
 
 #include "engine_core.h"
+#include "spike_isa.h"
 #include "vector_table.h"
 
 namespace npu::engine {
 
 namespace {
 
-// Everything of RVV 1.0 that the embedded Spike has, with f16 and bf16; no compressed instructions.
-std::string isa_string(uint32_t vlen_bits) {
-  return "rv64imafdv_zicsr_zifencei_zfh_zvfh_zfbfmin_zvfbfmin_zvfbfwma_zvbb_zvbc_zvkg_zvkned_zvknhb_zvksed_"
-         "zvksh_zvl" +
-         std::to_string(vlen_bits) + "b";
-}
-
 void require(bool sound, const char* why) {
   if (!sound) throw std::invalid_argument(why);
-}
-
-// Spike keeps some tables in statics that are filled when a processor is made.
-std::mutex& construction_mutex() {
-  static std::mutex mutex;
-  return mutex;
 }
 
 // Default floating-point environment of the host while kernels run: round to nearest, denormals kept, no
@@ -82,16 +68,12 @@ Core::Core(const MachineParams& machine_params)
       arrays(params.array_count, params.lanes, params.array_queue_entries),
       memory_(cfg_),
       lane_core_(params.timing) {
-  isa_ = isa_string(params.vlen_bits);
+  isa_ = spike_isa_string(params.vlen_bits);
   cfg_.isa = isa_.c_str();
   cfg_.priv = "m";
   cfg_.hartids = {0};
-  {
-    const std::lock_guard lock(construction_mutex());
-    processor_ =
-        std::make_unique<processor_t>(cfg_.isa, cfg_.priv, &cfg_, &memory_, 0, false, nullptr, std::cerr);
-    vector_table();
-  }
+  processor_ = make_spike(cfg_, memory_);
+  vector_table();
   memory_.harts[0] = processor_.get();
   memory_.program = &program;
   state_ = processor_->get_state();

@@ -26,6 +26,7 @@ struct MachineParams {
   uint32_t array_count = 2;
   uint32_t array_queue_entries = 256;
   uint64_t instruction_budget = UINT64_C(10'000'000'000);
+  bool reference_lanes = false;  // vector arithmetic by Spike's handlers only, for tests
   LaneCoreParams timing;
 };
 
