@@ -1,7 +1,6 @@
 // The custom instructions on the vector side: SFU, XLU, lane numbers, systolic arrays.
 #include "element_types.h"
 #include "engine_core.h"
-#include "sfu.h"
 
 namespace npu::engine {
 
@@ -115,11 +114,11 @@ void Core::special_function(const Decoded& entry) {
   for_each_register([&](uint32_t index, uint32_t bytes) {
     const size_t count = bytes / 4;
     if (bytes == vreg_bytes)  // full registers of neighbouring lanes are neighbours
-      return engine::special_function(function, reinterpret_cast<const float*>(vreg(entry.rs2 + index, 0)),
-                                      count * lanes, reinterpret_cast<float*>(vreg(entry.rd + index, 0)));
+      return bodies_->special_function(function, reinterpret_cast<const float*>(vreg(entry.rs2 + index, 0)),
+                                       count * lanes, reinterpret_cast<float*>(vreg(entry.rd + index, 0)));
     for (uint32_t lane = 0; lane < lanes; ++lane)
-      engine::special_function(function, reinterpret_cast<const float*>(vreg(entry.rs2 + index, lane)), count,
-                               reinterpret_cast<float*>(vreg(entry.rd + index, lane)));
+      bodies_->special_function(function, reinterpret_cast<const float*>(vreg(entry.rs2 + index, lane)),
+                                count, reinterpret_cast<float*>(vreg(entry.rd + index, lane)));
   });
 }
 
