@@ -7,7 +7,7 @@
 #include <riscv/processor.h>
 #include <riscv/simif.h>
 
-#include <atomic>
+#include <algorithm>
 #include <bitset>
 #include <chrono>
 #include <cstring>
@@ -177,7 +177,7 @@ class Core {
   void merge_row(uint8_t* to, const uint8_t* from, bool masked, uint32_t first_element, uint32_t count);
   bool native_elementwise(const Decoded& entry);
   bool native_compare(const Decoded& entry);
-  void place_bits(uint32_t first, uint32_t per_register, size_t elements);
+  void place_bits(uint32_t first, uint32_t per_register);
   void write_mask(const Decoded& entry, uint32_t bits_bytes);
   bool native_merge(const Decoded& entry);
   bool native_mask_logic(const Decoded& entry);
@@ -204,14 +204,24 @@ class Core {
   // custom.cc
   void custom(const Decoded& entry, uint64_t pc);
   void require_vector_operands(const Decoded& entry, bool writes_vd, bool reads_vs2) const;
+  // body(register offset in the group, bytes of a lane's part): the registers that hold the vl elements.
   template <typename Body>
-  void for_each_register(Body body) const;
+  void for_each_register(Body body) const {
+    const uint32_t bytes = vl_ * sew_bytes_;
+    for (uint32_t done = 0; done < bytes; done += vreg_bytes)
+      body(done / vreg_bytes, std::min(vreg_bytes, bytes - done));
+  }
   void special_function(const Decoded& entry);
   void exchange_lanes(const Decoded& entry);
   void lane_numbers(const Decoded& entry);
   void push_to_array(const Decoded& entry);
   void pop_from_array(const Decoded& entry);
+
+  // custom_arrays.cc
   Dtype array_dtype(const Decoded& entry, bool result) const;
+  uint8_t* const* word_lanes(uint32_t per_register);
+  void widen_row(Dtype dtype, const uint8_t* row);
+  void narrow_row(Dtype dtype, uint8_t* row) const;
 
   // dma.cc
   using DmaSet = std::array<uint64_t, kSetIndexTile + kMaxIndexTiles>;
@@ -252,10 +262,12 @@ class Core {
 
   // Rows (lanes * vreg_bytes) that native instructions work in.
   const Bodies* bodies_ = nullptr;
-  std::vector<uint8_t> row_, merged_, row_bytes_, packed_, bits_;
+  std::vector<uint8_t> row_, merged_, packed_, bits_;
   std::vector<uint8_t> zero_row_;  // with kRowMargin on either side
 
   std::vector<uint32_t> array_words_;  // staging of a push or pop, [element][lane]
+  std::vector<uint32_t> word_row_;     // one register of it, [lane][element]
+  std::vector<uint8_t*> word_lanes_;
 
   // DMA
   DmaSet dma_set_ = {};

@@ -82,7 +82,7 @@ Core::Core(const MachineParams& machine_params)
   vreg_memory_ = static_cast<uint8_t*>(std::aligned_alloc(64, 32 * vreg_stride_ + kRowMargin));
   if (vreg_memory_ == nullptr) throw std::bad_alloc();
   vregs_ = vreg_memory_ + kRowMargin;
-  for (auto* row : {&row_, &merged_, &row_bytes_, &packed_, &bits_}) row->assign(row_bytes + kRowMargin, 0);
+  for (auto* row : {&row_, &merged_, &packed_, &bits_}) row->assign(row_bytes + kRowMargin, 0);
   zero_row_.assign(row_bytes + 2 * kRowMargin, 0);
   bodies_ = &bodies(params.body_level);
   stack_begin_ = kScratchpadBase + params.slice_bytes - params.stack_reserve_bytes;

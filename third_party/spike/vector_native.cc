@@ -123,31 +123,33 @@ bool Core::native_compare(const Decoded& entry) {
   const uint64_t scalar = vector ? 0 : scalar_operand(entry);
   const size_t elements = size_t{lanes} * per_register;
   const uint32_t bits_bytes = (vl_ + 7) / 8;
-  // One byte per element, then one bit; lane by lane in `bits_`, `bits_bytes` each.
+  if (elements % 8 != 0) return false;
   for (uint32_t index = 0; index * per_register < vl_; ++index) {
     if (vector)
-      vector_body(row_bytes_.data(), vreg(entry.rs2 + index, 0), vreg(entry.rs1 + index, 0), elements);
+      vector_body(packed_.data(), vreg(entry.rs2 + index, 0), vreg(entry.rs1 + index, 0), elements);
     else
-      scalar_body(row_bytes_.data(), vreg(entry.rs2 + index, 0), scalar, elements);
-    place_bits(index * per_register, per_register, elements);
+      scalar_body(packed_.data(), vreg(entry.rs2 + index, 0), scalar, elements);
+    place_bits(index * per_register, per_register);
   }
   write_mask(entry, bits_bytes);
   return true;
 }
 
-// Packs row_bytes_ into bits_ (vreg_bytes per lane), from element `first` on.
-void Core::place_bits(uint32_t first, uint32_t per_register, size_t elements) {
+// The lanes' bits of one register, packed, into bits_ (vreg_bytes per lane), from element `first` on.
+void Core::place_bits(uint32_t first, uint32_t per_register) {
+  if (per_register == 8) {
+    for (uint32_t lane = 0; lane < lanes; ++lane) bits_[lane * vreg_bytes + first / 8] = packed_[lane];
+    return;
+  }
   if (per_register % 8 == 0) {
-    bodies_->pack_bits(packed_.data(), row_bytes_.data(), elements / 8);
     const uint32_t bytes = per_register / 8;
     for (uint32_t lane = 0; lane < lanes; ++lane)
-      for (uint32_t i = 0; i < bytes; ++i)
-        bits_[lane * vreg_bytes + first / 8 + i] = packed_[lane * bytes + i];
+      std::memcpy(&bits_[lane * vreg_bytes + first / 8], &packed_[lane * bytes], bytes);
     return;
   }
   for (uint32_t lane = 0; lane < lanes; ++lane) {
-    uint32_t bits = 0;
-    for (uint32_t i = 0; i < per_register; ++i) bits |= uint32_t{row_bytes_[lane * per_register + i]} << i;
+    const uint32_t at = lane * per_register;
+    const uint32_t bits = packed_[at / 8] >> at % 8 & ((1u << per_register) - 1);
     uint8_t& byte = bits_[lane * vreg_bytes + first / 8];
     byte = static_cast<uint8_t>(first % 8 == 0 ? bits : byte | bits << first % 8);
   }
@@ -156,6 +158,10 @@ void Core::place_bits(uint32_t first, uint32_t per_register, size_t elements) {
 // The vl lowest bits of bits_ into the mask register rd; masked-off and tail bits stay.
 void Core::write_mask(const Decoded& entry, uint32_t bits_bytes) {
   const bool masked = entry.masked();
+  if (bits_bytes == 1 && vl_ == 8 && !masked) {
+    for (uint32_t lane = 0; lane < lanes; ++lane) *vreg(entry.rd, lane) = bits_[lane * vreg_bytes];
+    return;
+  }
   for (uint32_t lane = 0; lane < lanes; ++lane) {
     uint8_t* to = vreg(entry.rd, lane);
     const uint8_t* mask = vreg(0, lane);

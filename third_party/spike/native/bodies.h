@@ -67,7 +67,7 @@ enum class Op : uint8_t {
   FcvtFX,
   FcvtRtzXuF,
   FcvtRtzXF,
-  // one byte per element, 0 or 1
+  // one bit per element, packed; the number of elements is a multiple of 8
   Seq,
   Sne,
   Sltu,
@@ -125,14 +125,28 @@ struct Bodies {
   std::array<std::array<ConvertBody, kWidths>, static_cast<size_t>(Conversion::Count)> convert =
       {};  // by SEW
   std::array<void (*)(const MergeArguments&), kWidths> merge = {};
-  // Bytes 0 or 1 to bits, eight bytes each.
-  void (*pack_bits)(uint8_t* bits, const uint8_t* bytes, size_t bits_bytes) = nullptr;
   // to[l] = low[l] where the period's mask byte is 0xff, else high[l]; `period` divides `bytes`.
   void (*blend)(uint8_t* to, const uint8_t* low, const uint8_t* high, const uint8_t* mask, size_t period,
                 size_t bytes) = nullptr;
   // element `index` of every lane into all elements of the lane
   std::array<void (*)(uint8_t* to, const uint8_t* from, size_t index, size_t lanes, size_t elements), kWidths>
       splat = {};
+
+  // Element r of lane c, at lane[c] + offset + r * size, is column c of row r, at rows + r * row_stride + c *
+  // size.
+  std::array<void (*)(uint8_t* const* lane, size_t offset, const uint8_t* rows, size_t row_stride,
+                      size_t row_count, size_t lane_count),
+             kWidths>
+      rows_to_lanes = {};
+  std::array<void (*)(uint8_t* const* lane, size_t offset, uint8_t* rows, size_t row_stride, size_t row_count,
+                      size_t lane_count),
+             kWidths>
+      lanes_to_rows = {};
+  // Row of f16 or bf16 to f32 and back.
+  void (*halves_to_floats)(const uint8_t* from, float* to, size_t count) = nullptr;
+  void (*floats_to_halves)(const float* from, uint8_t* to, size_t count) = nullptr;
+  void (*bfloats_to_floats)(const uint8_t* from, float* to, size_t count) = nullptr;
+  void (*floats_to_bfloats)(const float* from, uint8_t* to, size_t count) = nullptr;
 
   void (*special_function)(SfuFunction function, const float* values, size_t count, float* results) = nullptr;
   // results[i][j] = sum over k < rows of inputs[i][k] * weights[k][j], fused, in the order of k, from +0.

@@ -112,10 +112,12 @@ struct FloatExtreme {
   template <typename F>
   static inline F apply(F, F a, F b) {
     using U = typename Bits<F>::Unsigned;
-    F result = (kMax ? a > b : a < b) ? a : b;
-    result = b != b ? a : result;
-    const U both = kMax ? bits_as<U>(a) & bits_as<U>(b) : bits_as<U>(a) | bits_as<U>(b);
-    result = a == b ? bits_as<F>(both) : result;
+    // Masks as words: as conditions, the compiler spends more on juggling mask registers than on the work.
+    const U first = (kMax ? a > b : a < b) ? ~U{0} : U{0}, no_second = b != b ? ~U{0} : U{0},
+            equal = a == b ? ~U{0} : U{0};
+    const U x = bits_as<U>(a), y = bits_as<U>(b), both = kMax ? x & y : x | y;
+    const U chosen = (x & (first | no_second)) | (y & ~(first | no_second));
+    const F result = bits_as<F>((both & equal) | (chosen & ~equal));
     return canonical(result);
   }
 };
@@ -200,11 +202,11 @@ void map_unary(uint8_t* d8, const uint8_t* a8, const uint8_t*, size_t n) {
   for (size_t i = 0; i < n; ++i) d[i] = F::apply(a[i]);
 }
 
-// Comparisons: unsigned integers T, or floats.
+// Comparisons: unsigned or signed integers, or floats; of elements, and of GCC's vectors.
 #define NPU_COMPARE(Name, expression)    \
   struct Name {                          \
     template <typename T>                \
-    static inline bool apply(T a, T b) { \
+    static inline auto apply(T a, T b) { \
       return expression;                 \
     }                                    \
   };
@@ -216,20 +218,65 @@ NPU_COMPARE(Greater, a > b)
 NPU_COMPARE(GreaterEqual, a >= b)
 #undef NPU_COMPARE
 
-template <typename T, typename F>
-void compare_vector(uint8_t* d, const uint8_t* a8, const uint8_t* b8, size_t n) {
+#ifdef __AVX2__
+// One bit per element of a mask vector of 32 bytes.
+template <size_t kBytes, typename Mask>
+inline uint32_t vector_bits(Mask mask) {
+  const auto bits = reinterpret_cast<__m256i>(mask);
+  if constexpr (kBytes == 4) return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(bits)));
+  if constexpr (kBytes == 8) return static_cast<uint32_t>(_mm256_movemask_pd(_mm256_castsi256_pd(bits)));
+  if constexpr (kBytes == 1) return static_cast<uint32_t>(_mm256_movemask_epi8(bits));
+  const __m128i packed = _mm_packs_epi16(_mm256_castsi256_si128(bits), _mm256_extracti128_si256(bits, 1));
+  return static_cast<uint32_t>(_mm_movemask_epi8(packed));
+}
+#endif
+
+// Bit i of `bits` is F(a(i), b(i)); n is a multiple of 8. `load_b` gives an element, `vector_b` 32 bytes of
+// them.
+template <typename T, typename F, typename LoadB, typename VectorB>
+inline void compare_rows(uint8_t* bits, const uint8_t* a8, size_t n, LoadB load_b,
+                         [[maybe_unused]] VectorB vector_b) {
   const auto* a = reinterpret_cast<const Aliased<T>*>(a8);
-  const auto* b = reinterpret_cast<const Aliased<T>*>(b8);
-#pragma GCC ivdep
-  for (size_t i = 0; i < n; ++i) d[i] = F::template apply<T>(a[i], b[i]) ? 1 : 0;
+  size_t i = 0;
+#ifdef __AVX2__
+  typedef T Vector __attribute__((vector_size(32)));
+  constexpr size_t kElements = 32 / sizeof(T);
+  constexpr size_t kStep = kElements < 8 ? 8 : kElements;
+  for (; i + kStep <= n; i += kStep) {
+    uint32_t word = 0;
+    for (size_t part = 0; part < kStep; part += kElements) {
+      Vector first, second;
+      __builtin_memcpy(&first, a + i + part, sizeof first);
+      vector_b(i + part, second);
+      word |= vector_bits<sizeof(T)>(F::template apply<Vector>(first, second)) << part;
+    }
+    __builtin_memcpy(bits + i / 8, &word, kStep / 8);
+  }
+#endif
+  for (; i + 8 <= n; i += 8) {
+    uint32_t byte = 0;
+    for (size_t part = 0; part < 8; ++part)
+      byte |= static_cast<uint32_t>(F::template apply<T>(a[i + part], load_b(i + part)) ? 1 : 0) << part;
+    bits[i / 8] = static_cast<uint8_t>(byte);
+  }
 }
 
 template <typename T, typename F>
-void compare_scalar(uint8_t* d, const uint8_t* a8, uint64_t bits, size_t n) {
-  const auto* a = reinterpret_cast<const Aliased<T>*>(a8);
-  const T b = scalar_as<T>(bits);
-#pragma GCC ivdep
-  for (size_t i = 0; i < n; ++i) d[i] = F::template apply<T>(a[i], b) ? 1 : 0;
+void compare_vector(uint8_t* bits, const uint8_t* a8, const uint8_t* b8, size_t n) {
+  const auto* b = reinterpret_cast<const Aliased<T>*>(b8);
+  compare_rows<T, F>(
+      bits, a8, n, [b](size_t i) { return static_cast<T>(b[i]); },
+      [b8](size_t i, auto& second) { __builtin_memcpy(&second, b8 + i * sizeof(T), sizeof second); });
+}
+
+template <typename T, typename F>
+void compare_scalar(uint8_t* bits, const uint8_t* a8, uint64_t scalar, size_t n) {
+  const T b = scalar_as<T>(scalar);
+  compare_rows<T, F>(
+      bits, a8, n, [b](size_t) { return b; },
+      [b](size_t, auto& second) {
+        for (size_t i = 0; i < sizeof second / sizeof(T); ++i) second[i] = b;
+      });
 }
 
 // f16 through f32: exact operands, one rounding more that never changes the result (24 >= 2 * 11 + 2 bits).
@@ -263,26 +310,28 @@ void half_scalar(uint8_t* d8, const uint8_t* a8, uint64_t bits, size_t n) {
 }
 
 template <typename F>
-void half_compare_vector(uint8_t* d, const uint8_t* a8, const uint8_t* b8, size_t n) {
+void half_compare_vector(uint8_t* bits, const uint8_t* a8, const uint8_t* b8, size_t n) {
   float a[kHalfBlock], b[kHalfBlock];
   for (size_t done = 0; done < n; done += kHalfBlock) {
     const size_t part = n - done < kHalfBlock ? n - done : kHalfBlock;
     halves_to_floats(a8 + done * 2, a, part);
     halves_to_floats(b8 + done * 2, b, part);
-    for (size_t i = 0; i < part; ++i) d[done + i] = F::template apply<float>(a[i], b[i]) ? 1 : 0;
+    compare_vector<float, F>(bits + done / 8, reinterpret_cast<const uint8_t*>(a),
+                             reinterpret_cast<const uint8_t*>(b), part);
   }
 }
 
 template <typename F>
-void half_compare_scalar(uint8_t* d, const uint8_t* a8, uint64_t bits, size_t n) {
-  uint8_t copy[2] = {static_cast<uint8_t>(bits), static_cast<uint8_t>(bits >> 8)};
+void half_compare_scalar(uint8_t* bits, const uint8_t* a8, uint64_t scalar, size_t n) {
+  uint8_t copy[2] = {static_cast<uint8_t>(scalar), static_cast<uint8_t>(scalar >> 8)};
   float b = 0;
   halves_to_floats(copy, &b, 1);
   float a[kHalfBlock];
   for (size_t done = 0; done < n; done += kHalfBlock) {
     const size_t part = n - done < kHalfBlock ? n - done : kHalfBlock;
     halves_to_floats(a8 + done * 2, a, part);
-    for (size_t i = 0; i < part; ++i) d[done + i] = F::template apply<float>(a[i], b) ? 1 : 0;
+    compare_scalar<float, F>(bits + done / 8, reinterpret_cast<const uint8_t*>(a), bits_as<uint32_t>(b),
+                             part);
   }
 }
 

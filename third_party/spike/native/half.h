@@ -76,5 +76,15 @@ inline uint16_t float_to_bfloat(float value) {
   return value != value ? uint16_t{0x7fc0} : rounded;
 }
 
+void bfloats_to_floats(const uint8_t* from8, float* to, size_t n) {
+  const auto* from = reinterpret_cast<const Aliased<uint16_t>*>(from8);
+  for (size_t i = 0; i < n; ++i) to[i] = bfloat_to_float(from[i]);
+}
+
+void floats_to_bfloats(const float* from, uint8_t* to8, size_t n) {
+  auto* to = reinterpret_cast<Aliased<uint16_t>*>(to8);
+  for (size_t i = 0; i < n; ++i) to[i] = float_to_bfloat(from[i]);
+}
+
 }  // namespace
 }  // namespace npu::engine::NPU_LEVEL

@@ -10,6 +10,7 @@
 #include "native/permute.h"
 #include "native/product.h"
 #include "native/special.h"
+#include "native/transpose.h"
 
 namespace npu::engine::NPU_LEVEL {
 
@@ -18,6 +19,11 @@ Bodies make_bodies() {
   add_elementwise(bodies);
   add_convert(bodies);
   add_permute(bodies);
+  add_transpose(bodies);
+  bodies.halves_to_floats = halves_to_floats;
+  bodies.floats_to_halves = floats_to_halves;
+  bodies.bfloats_to_floats = bfloats_to_floats;
+  bodies.floats_to_bfloats = floats_to_bfloats;
   bodies.special_function = special_function;
   bodies.multiply_floats = multiply_floats;
   bodies.multiply_integers = multiply_integers;

@@ -5,6 +5,10 @@
 #include "native/bodies.h"
 #include "native/element.h"
 
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
+
 namespace npu::engine::NPU_LEVEL {
 namespace {
 
@@ -39,14 +43,63 @@ void merge_rows(const MergeArguments& m) {
   }
 }
 
-void pack_bits(uint8_t* bits, const uint8_t* bytes, size_t bits_bytes) {
-  for (size_t i = 0; i < bits_bytes; ++i) {
-    uint64_t eight = 0;
-    __builtin_memcpy(&eight, bytes + 8 * i, 8);
-    // The product gathers byte k's lowest bit in bit k of the top byte.
-    bits[i] = static_cast<uint8_t>(eight * 0x0102040810204080u >> 56);
+#ifdef __AVX2__
+// 32 bytes of elements of which bit i of `bits` chooses element i.
+template <typename T>
+inline __m256i choose(__m256i kept, __m256i chosen, uint32_t bits) {
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+  if constexpr (sizeof(T) == 1) return _mm256_mask_mov_epi8(kept, bits, chosen);
+  if constexpr (sizeof(T) == 2) return _mm256_mask_mov_epi16(kept, static_cast<__mmask16>(bits), chosen);
+  if constexpr (sizeof(T) == 4) return _mm256_mask_mov_epi32(kept, static_cast<__mmask8>(bits), chosen);
+  return _mm256_mask_mov_epi64(kept, static_cast<__mmask8>(bits), chosen);
+#else
+  __m256i mask;
+  if constexpr (sizeof(T) == 1) {
+    const __m256i places = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+    const __m256i spread = _mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int>(bits)), places);
+    const __m256i single = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201));
+    mask = _mm256_cmpeq_epi8(_mm256_and_si256(spread, single), single);
+  } else if constexpr (sizeof(T) == 2) {
+    const __m256i single = _mm256_setr_epi16(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192,
+                                             16384, static_cast<short>(0x8000));
+    const __m256i spread = _mm256_set1_epi16(static_cast<short>(bits));
+    mask = _mm256_cmpeq_epi16(_mm256_and_si256(spread, single), single);
+  } else if constexpr (sizeof(T) == 4) {
+    const __m256i single = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    const __m256i spread = _mm256_set1_epi32(static_cast<int>(bits));
+    mask = _mm256_cmpeq_epi32(_mm256_and_si256(spread, single), single);
+  } else {
+    const __m256i single = _mm256_setr_epi64x(1, 2, 4, 8);
+    const __m256i spread = _mm256_set1_epi64x(static_cast<long long>(bits));
+    mask = _mm256_cmpeq_epi64(_mm256_and_si256(spread, single), single);
+  }
+  return _mm256_blendv_epi8(kept, chosen, mask);
+#endif
+}
+
+// Lanes of 32 bytes, VLEN 256.
+template <typename T>
+void merge_lanes(const MergeArguments& m) {
+  if (m.row_stride != 32) return merge_rows<T>(m);
+  const auto counted = static_cast<uint32_t>((UINT64_C(1) << m.count) - 1);
+  for (size_t lane = 0; lane < m.lanes; ++lane) {
+    uint32_t bits = counted;
+    if (m.mask != nullptr) {
+      uint32_t word = 0;  // rows are followed by a margin
+      __builtin_memcpy(&word, m.mask + lane * 32 + m.first_bit / 8, sizeof word);
+      bits &= word >> m.first_bit % 8;
+    }
+    auto* to = reinterpret_cast<__m256i*>(m.to + lane * 32);
+    const __m256i chosen = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(m.from + lane * 32));
+    _mm256_storeu_si256(to, choose<T>(_mm256_loadu_si256(to), chosen, bits));
   }
 }
+#else
+template <typename T>
+void merge_lanes(const MergeArguments& m) {
+  merge_rows<T>(m);
+}
+#endif
 
 void blend(uint8_t* to, const uint8_t* low, const uint8_t* high, const uint8_t* mask, size_t period,
            size_t bytes) {
@@ -69,8 +122,7 @@ void splat(uint8_t* to8, const uint8_t* from8, size_t index, size_t lanes, size_
 }
 
 void add_permute(Bodies& bodies) {
-  bodies.merge = {merge_rows<uint8_t>, merge_rows<uint16_t>, merge_rows<uint32_t>, merge_rows<uint64_t>};
-  bodies.pack_bits = pack_bits;
+  bodies.merge = {merge_lanes<uint8_t>, merge_lanes<uint16_t>, merge_lanes<uint32_t>, merge_lanes<uint64_t>};
   bodies.blend = blend;
   bodies.splat = {splat<uint8_t>, splat<uint16_t>, splat<uint32_t>, splat<uint64_t>};
 }
