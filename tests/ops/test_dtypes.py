@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pytorchsim.errors import UnsupportedError
 
 CheckEach = Callable[..., tuple[torch.Tensor, ...]]
 
@@ -250,3 +255,58 @@ def test_autocast_to_bfloat16(check_each: CheckEach) -> None:
             return half, half + a, torch.nn.functional.gelu(half), torch.softmax(half, -1)
 
     check_each(function, a, b, tolerance=1e-2)
+
+
+def test_xor_of_everything(check_each: CheckEach) -> None:
+    x = integers(torch.int64, 37 * 50).reshape(37, 50)
+    expected = torch.from_numpy(np.bitwise_xor.reduce(x.numpy(), axis=1))
+    check_each(lambda x: (torch.ops.prims.xor_sum(x, [1]),), x, expected=(expected,))
+
+
+def test_special_functions_of_float64_are_refused(check_each: CheckEach) -> None:
+    x = torch.rand(8, dtype=torch.float64)
+    for function in (torch.exp, torch.asinh, torch.log2, lambda x: x**2.5, lambda x: torch.fmod(x, 0.3)):
+        with pytest.raises(UnsupportedError, match="float64"):
+            check_each(lambda x, function=function: (function(x),), x)
+
+
+def test_neighbours_of_bfloat16_are_refused(check_each: CheckEach) -> None:
+    x = torch.rand(8).bfloat16()
+    with pytest.raises(UnsupportedError, match="nextafter"):
+        check_each(lambda x: (torch.nextafter(x, x + 1),), x)
+
+
+OPERATIONS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "add": torch.add,
+    "mul": torch.mul,
+    "maximum": torch.maximum,
+    "lt": torch.lt,
+    "eq": torch.eq,
+    "ge": torch.ge,
+    "where": lambda a, b: torch.where(a > b, a, b),
+    "logical_and": torch.logical_and,
+    "second's type": lambda a, b: a.to(b.dtype),
+    "sum": lambda a, b: (a + b).sum(-1),
+    "amax": lambda a, b: torch.maximum(a, b).amax(0),
+    "argmin": lambda a, b: (a * b).to(torch.float32).argmin(-1),
+}
+
+
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    types=st.tuples(*[st.sampled_from([torch.bool, *FULL_INTEGERS, torch.float32, torch.float16, torch.bfloat16])] * 2),
+    operations=st.sets(st.sampled_from(sorted(OPERATIONS)), min_size=1, max_size=4),
+    shape=st.tuples(st.integers(1, 9), st.integers(1, 40)),
+    seed=st.integers(0, 1000),
+)
+def test_any_two_types_and_operations(
+    check_each: CheckEach,
+    types: tuple[torch.dtype, torch.dtype],
+    operations: set[str],
+    shape: tuple[int, int],
+    seed: int,
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    # Small whole numbers: sums and products of every type are exact, so nothing but the result's type rounds.
+    a, b = (torch.randint(0, 6, shape, generator=generator).to(dtype) for dtype in types)
+    check_each(lambda a, b: tuple(OPERATIONS[name](a, b) for name in sorted(operations)), a, b)
