@@ -47,5 +47,11 @@ inline double fused(double a, double b, double c) { return __builtin_fma(a, b, c
 inline float root(float a) { return __builtin_sqrtf(a); }
 inline double root(double a) { return __builtin_sqrt(a); }
 
+// `yes` or `no`, both computed: a conditional expression may become a branch, and a loop with it scalar.
+inline double select(bool condition, double yes, double no) {
+  const uint64_t mask = condition ? ~uint64_t{0} : uint64_t{0};
+  return bits_as<double>((bits_as<uint64_t>(yes) & mask) | (bits_as<uint64_t>(no) & ~mask));
+}
+
 }  // namespace
 }  // namespace npu::engine::NPU_LEVEL

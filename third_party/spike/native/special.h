@@ -22,6 +22,7 @@ constexpr double kRounder = 0x1.8p52;
 template <size_t kTerms>
 inline double polynomial(const double (&coefficients)[kTerms], double x) {
   double sum = coefficients[0];
+#pragma GCC unroll 32  // else the loop around it stays scalar
   for (size_t i = 1; i < kTerms; ++i) sum = sum * x + coefficients[i];
   return sum;
 }
@@ -68,7 +69,7 @@ inline double erf_body(double x) {
   const double from_one = a < 1.0 ? 1.0 : a;
   const Exponential e = exponential(-(from_one * from_one));
   const double large = 1.0 - (e.scale + e.rest) * polynomial(kErfcScaled, 1.0 / from_one);
-  const double result = with_sign_of(a < 1.0 ? small : large, x);
+  const double result = with_sign_of(select(a < 1.0, small, large), x);
   return x != x ? x : result;
 }
 
@@ -91,9 +92,9 @@ inline double log_body(double x) {
 inline double atan_body(double x) {
   const double a = magnitude(x);
   const bool inverted = a > 1.0;
-  double t = inverted ? 1.0 / a : a;
+  double t = select(inverted, 1.0 / a, a);
   const bool shifted = t > 0.41421356237309503;
-  t = shifted ? (t - 1.0) / (t + 1.0) : t;
+  t = select(shifted, (t - 1.0) / (t + 1.0), t);
   double result = t * polynomial(kAtan, t * t);
   result = shifted ? result + kQuarterPi : result;
   result = inverted ? kHalfPi - result : result;
@@ -142,8 +143,8 @@ inline double circular(Reduced reduced, double shift) {
   const double r = reduced.rest, y = r * r;
   const double sine = r * polynomial(kSin, y), cosine = polynomial(kCos, y);
   const auto turn = bits_as<uint64_t>(reduced.quarter + shift + kRounder);
-  const double value = (turn & 1) != 0 ? cosine : sine;
-  return (turn & 2) != 0 ? -value : value;
+  const double value = select((turn & 1) != 0, cosine, sine);
+  return bits_as<double>(bits_as<uint64_t>(value) ^ (turn & 2) << 62);
 }
 
 constexpr float kSmallAngle = 1048576.0f;
