@@ -63,6 +63,7 @@ wheel: install  ## dist/*.whl
 
 docs: build  ## Write the generated pages of docs/
 	@$(BIN)/pytorchsim config docs --write docs/configuration.md
+	@$(BIN)/python -m pytorchsim.target.emit_page docs/isa.md
 
 install: $(VENV)/.installed  ## .venv with every dependency
 

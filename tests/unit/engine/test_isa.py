@@ -293,3 +293,12 @@ def test_input_lanes_without_weights_must_be_finite(machine: Machine) -> None:
     assert np.isnan(got[:, 2]).all()
     finite = [lane for lane in range(LANES) if lane != 5]
     assert (got[finite][:, [0, 1, 3]] == 4).all()
+
+
+def test_the_page_is_that_of_the_table() -> None:
+    from pathlib import Path
+
+    from pytorchsim.target.emit_page import page
+
+    docs = Path(__file__).parents[3] / "docs" / "isa.md"
+    assert docs.read_text() == page(), "run: python -m pytorchsim.target.emit_page docs/isa.md"
