@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from pytorchsim.config.model import NpuConfig
+from pytorchsim.config.tiles import NO_CHOICES, TileChoices
 
 __all__ = ["DEFAULT_MODE", "Mode", "Session", "current_session", "session_scope"]
 
@@ -25,15 +26,20 @@ DEFAULT_MODE: Mode = "functional+timing"
 
 @dataclass(frozen=True)
 class Session:
-    """The machine a graph is compiled for, how it runs, and whether work on the host is an error."""
+    """The machine a graph is compiled for, how it runs, whether work on the host is an error, and tiles that the user
+    prescribes."""
 
     config: NpuConfig
     mode: Mode = DEFAULT_MODE
     strict: bool = False
+    tiles: TileChoices = NO_CHOICES
 
     def options_json(self) -> str:
         """Everything but the machine, as one line of JSON with sorted keys."""
-        return json.dumps({"mode": self.mode, "strict": self.strict}, sort_keys=True, separators=(",", ":"))
+        options: dict[str, object] = {"mode": self.mode, "strict": self.strict}
+        if self.tiles.entries:
+            options["tiles"] = {key: dict(sizes) for key, sizes in self.tiles.entries}
+        return json.dumps(options, sort_keys=True, separators=(",", ":"))
 
     def digest(self) -> str:
         """SHA-256 of the content, 16 hex digits: equal sessions generate equal code."""

@@ -7,16 +7,18 @@ Assumes: nothing is coerced; an unknown option is an error that suggests the nea
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Mapping
 from typing import Any, cast, get_args
 
 from pytorchsim.config import DEFAULT_PRESET, load_config
 from pytorchsim.config.session import DEFAULT_MODE, Mode, Session
+from pytorchsim.config.tiles import HEURISTIC, NO_CHOICES, TileChoices, load_tile_choices
 from pytorchsim.errors import ConfigError
 
 __all__ = ["OPTION_NAMES", "parse_options"]
 
-OPTION_NAMES = ("config", "mode", "strict")
+OPTION_NAMES = ("config", "mode", "strict", "tiles")
 
 
 def parse_options(options: Mapping[str, Any] | None = None, mode: str | None = None) -> Session:
@@ -24,7 +26,8 @@ def parse_options(options: Mapping[str, Any] | None = None, mode: str | None = N
 
     Args:
         options: `config` (a preset's name, a path, a mapping or an `NpuConfig`; default `tpuv3`), `strict` (bool,
-            default False), `mode` (`functional+timing`, the default, `functional` or `timing`).
+            default False), `mode` (`functional+timing`, the default, `functional` or `timing`), `tiles` (`heuristic`,
+            the default, or the path of a JSON file with tile sizes: `pytorchsim.config.tiles`).
         mode: torch.compile's own argument, which names tuning presets of Inductor.
 
     Raises:
@@ -45,6 +48,7 @@ def parse_options(options: Mapping[str, Any] | None = None, mode: str | None = N
         config=load_config(given.get("config", DEFAULT_PRESET)),
         mode=_mode(given.get("mode", DEFAULT_MODE)),
         strict=_strict(given.get("strict", False)),
+        tiles=_tiles(given.get("tiles", HEURISTIC)),
     )
 
 
@@ -58,6 +62,14 @@ def _strict(value: object) -> bool:
     if not isinstance(value, bool):
         raise ConfigError(f"option 'strict' is True or False, not {value!r}")
     return value
+
+
+def _tiles(value: object) -> TileChoices:
+    if value == HEURISTIC:
+        return NO_CHOICES
+    if not isinstance(value, str | os.PathLike):
+        raise ConfigError(f"option 'tiles' is {HEURISTIC!r} or the path of a JSON file, not {value!r}")
+    return load_tile_choices(os.fspath(value))
 
 
 def _suggest(given: object, known: tuple[str, ...]) -> str:

@@ -14,9 +14,10 @@ from torch._inductor import ir
 from torch._inductor.kernel.mm_common import mm_args
 from torch._inductor.lowering import lowerings
 
+from pytorchsim.config.session import current_session
 from pytorchsim.frontend.lowerings import lowers
 from pytorchsim.templates.base import TemplateBuffer
-from pytorchsim.templates.gemm import GemmTemplate
+from pytorchsim.templates.gemm import BmmTemplate, GemmTemplate
 
 __all__: list[str] = []
 
@@ -29,7 +30,9 @@ def _product(left: ir.TensorBox, right: ir.TensorBox) -> ir.TensorBox | None:
     if not _multiplied(left, right):
         return None
     _, _, _, layout, left, right = mm_args(left, right)
-    return ir.TensorBox.create(TemplateBuffer(layout, [left, right], GemmTemplate()))
+    session = current_session()
+    template = BmmTemplate if len(left.get_size()) == 3 else GemmTemplate
+    return ir.TensorBox.create(TemplateBuffer(layout, [left, right], template(session.config, session.tiles)))
 
 
 @lowers(aten.addmm.default)

@@ -20,12 +20,15 @@ from torch._inductor.virtualized import V
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.errors import UnsupportedError
 from pytorchsim.scheduler.origins import Origins, origins_of
-from pytorchsim.templates.base import BuiltKernel, TemplateBuffer
+from pytorchsim.templates.base import BuiltKernel, FusedNodes, Refusal, TemplateBuffer
 from pytorchsim.templates.loop_kernel import build_loop_kernel
 from pytorchsim.templates.loop_program import LoopProgram, merge_axes
 from pytorchsim.templates.recorder import LoopRecorder
 
-__all__ = ["emit_loop_kernel", "emit_template_kernel"]
+__all__ = ["NOT_FUSED", "emit_loop_kernel", "emit_template_kernel"]
+
+NOT_FUSED = "not_fused"
+"""Section of a graph's facts: what did not join a template's kernel, and why."""
 
 _NAME_PLACEHOLDER = "KERNEL_NAME"
 
@@ -78,9 +81,12 @@ def emit_loop_kernel(nodes: Sequence[SchedulerNode], config: NpuConfig) -> None:
     _settle(kernel)
 
 
-def emit_template_kernel(template_node: SchedulerNode, epilogues: Sequence[SchedulerNode], config: NpuConfig) -> None:
-    """The kernel of a template with its epilogues."""
-    nodes = [template_node, *epilogues]
+def emit_template_kernel(
+    template_node: SchedulerNode, fused: FusedNodes, refusals: Sequence[Refusal], config: NpuConfig
+) -> None:
+    """The kernel of a template with what is fused into it; `refusals` are kept with the graph."""
+    del config  # the template has its own
+    nodes = [node for node in (*fused.prologues, template_node, *fused.epilogues) if isinstance(node, SchedulerNode)]
     origins = origins_of(nodes)
     buffer = template_node.node
     if not isinstance(buffer, TemplateBuffer):
@@ -91,25 +97,21 @@ def emit_template_kernel(template_node: SchedulerNode, epilogues: Sequence[Sched
             for node in nodes:
                 kernel.store_buffer_names.update(node.get_buffer_names())
                 node.mark_run()
-        removed = frozenset(kernel.removed_buffers)
-        tail = buffer.npu_template.tail(buffer, epilogues, removed)
+        recorded = buffer.npu_template.record(buffer, fused, frozenset(kernel.removed_buffers))
         arguments = _Arguments(kernel)
-        for operand in buffer.operands:
-            arguments.load(operand.get_name())
-        if tail is not None:
-            for access in tail.loads:
-                if access.buffer != buffer.get_name():
-                    arguments.load(access.buffer)
-            for store in tail.stores:
-                arguments.store(store.access.buffer)
-        if buffer.get_name() not in removed:
-            arguments.store(buffer.get_name())
-        built = buffer.npu_template.build(_NAME_PLACEHOLDER, buffer, tail, arguments.slots(), origins.operators, config)
+        for name in recorded.loads:
+            arguments.load(name)
+        for name in recorded.stores:
+            arguments.store(name)
+        built = buffer.npu_template.build(_NAME_PLACEHOLDER, buffer, recorded, arguments.slots(), origins.operators)
         shape = tuple(int(size) for size in buffer.get_size())
-        _define_and_call(arguments, built, shape, origins, template_node.get_device())
+        name = _define_and_call(arguments, built, shape, origins, template_node.get_device())
     except UnsupportedError as error:
         raise _located(error, origins, nodes) from error
     _settle(kernel)
+    wrapper: Any = V.graph.wrapper_code
+    for refusal in refusals:
+        wrapper.record_fact(NOT_FUSED, {"kernel": name, "node": refusal.node, "reason": refusal.reason})
 
 
 def _record(kernel: _NpuKernel, nodes: Sequence[SchedulerNode]) -> LoopRecorder:
@@ -137,7 +139,7 @@ def _program_arguments(kernel: _NpuKernel, program: LoopProgram) -> _Arguments:
 
 def _define_and_call(
     arguments: _Arguments, built: BuiltKernel, shape: tuple[int, ...], origins: Origins, device: torch.device | None
-) -> None:
+) -> str:
     wrapper: Any = V.graph.wrapper_code  # ours: frontend/wrapper.py
     metadata = {
         "origins": list(origins.operators),
@@ -151,6 +153,7 @@ def _define_and_call(
     _, call_arguments, _, types = arguments.kernel.args.python_argdefs()
     with V.set_kernel_handler(arguments.kernel):
         wrapper.generate_kernel_call(name, call_arguments, triton=False, arg_types=types, device=device)
+    return str(name)
 
 
 def _settle(kernel: _NpuKernel) -> None:

@@ -19,7 +19,7 @@ from torch.utils._ordered_set import OrderedSet
 
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.scheduler.emission import emit_loop_kernel, emit_template_kernel
-from pytorchsim.templates.base import FusionPlan, TemplateBuffer, why_no_fuse
+from pytorchsim.templates.base import FusedNodes, FusionPlan, Refusal, TemplateBuffer, decline, declined
 
 __all__ = ["MLIRScheduling"]
 
@@ -32,6 +32,7 @@ class MLIRScheduling(BaseScheduling):
     def __init__(self, scheduler: Any, config: NpuConfig) -> None:
         super().__init__(scheduler)
         self._config = config
+        self._refusals: dict[tuple[str, str], Refusal] = {}
 
     def get_backend_features(self, device: torch.device) -> OrderedSet[BackendFeature]:
         """No split reductions: a kernel reduces as far as it has to."""
@@ -51,12 +52,29 @@ class MLIRScheduling(BaseScheduling):
         """Independent nodes over one space of rows share their loads; a template shares with nobody."""
         return not (node1.is_template() or node2.is_template()) and _share_rows(node1, node2)
 
+    def can_fuse_multi_outputs_template(self, node1: BaseSchedulerNode, node2: BaseSchedulerNode) -> bool:
+        """Asked about every node beside a template (`node1`), before Inductor's own rules for templates, which refuse
+        reductions behind one and prologues that read more than they write. Those two are decided here, with the
+        checks that Inductor would have made afterwards; everything else goes its usual way."""
+        if node2.is_template() or len(node2.get_nodes()) != 1:
+            return False
+        if _makes_operand(node2, node1):
+            return self._plan(node2, node1) is not None
+        reads = {dep.name for dep in node2.read_writes.reads}
+        if not reads & node1.get_buffer_names() or not _needs_own_rules(node1, node2):
+            return False
+        if node2.has_aliasing_or_mutation() or not _directly_behind(node1, node2):
+            return False
+        return self._plan(node1, node2) is not None
+
     def get_fusion_pair_priority(self, node1: BaseSchedulerNode, node2: BaseSchedulerNode) -> int:
         """Templates take their epilogues before elementwise nodes fuse among themselves."""
         return 0 if node1.is_template() or node2.is_template() else 1
 
     def fuse(self, node1: BaseSchedulerNode, node2: BaseSchedulerNode) -> FusedSchedulerNode:
         """Commit a fusion: a template's plan is made again, since nodes have changed meanwhile, and applied."""
+        if node1.is_template() and _makes_operand(node2, node1):
+            node1, node2 = node2, node1
         if node1.is_template() or node2.is_template():
             plan = self._plan(node1, node2)
             if plan is None:
@@ -66,22 +84,25 @@ class MLIRScheduling(BaseScheduling):
         return super().fuse(node1, node2)
 
     def _plan(self, node1: BaseSchedulerNode, node2: BaseSchedulerNode) -> FusionPlan | None:
-        """The template's plan for taking one more node: behind it, or in front of it."""
-        if node1.is_template() and node2.is_template():
-            why_no_fuse.debug("%s and %s: both are templates", node1.get_name(), node2.get_name())
-            return None
+        """The template's plan for taking one more node: `node2` behind it, or `node1` in front of it."""
         carrier, joining = (node1, node2) if node1.is_template() else (node2, node1)
-        if len(joining.get_nodes()) != 1:
-            why_no_fuse.debug("%s: several nodes join %s at once", joining.get_name(), carrier.get_name())
-            return None
-        buffer = carrier.get_template_node()
-        if not isinstance(buffer, TemplateBuffer):
-            return None
-        members = list(carrier.get_nodes())
-        at = next(position for position, member in enumerate(members) if member.node is buffer)
-        if carrier is node1:
-            return buffer.npu_template.try_fuse_epilogue(members[at], members[at + 1 :], joining)
-        return buffer.npu_template.try_fuse_prologue(members[at], joining)
+        with declined(self._keep):
+            if node1.is_template() and node2.is_template():
+                decline(carrier, joining, "both are templates")
+                return None
+            if len(joining.get_nodes()) != 1:
+                decline(carrier, joining, "several nodes would join at once")
+                return None
+            buffer = carrier.get_template_node()
+            if not isinstance(buffer, TemplateBuffer):
+                return None
+            before, template, behind = carrier.get_prologue_template_epilogue(list(carrier.get_nodes()))
+            if carrier is node1:
+                return buffer.npu_template.try_fuse_epilogue(template, behind, joining, prologues=before)
+            return buffer.npu_template.try_fuse_prologue(template, before, joining, epilogues=behind)
+
+    def _keep(self, refusal: Refusal) -> None:
+        self._refusals[refusal.template, refusal.node] = refusal
 
     def codegen_node(self, node: FusedSchedulerNode | SchedulerNode) -> None:
         """One kernel for one group of nodes."""
@@ -95,10 +116,13 @@ class MLIRScheduling(BaseScheduling):
         prologue_nodes: Sequence[BaseSchedulerNode],
     ) -> None:
         """One kernel for a template and what is fused into it."""
-        if prologue_nodes or not isinstance(template_node, SchedulerNode):
-            raise AssertionError(f"{template_node.get_name()} was given prologues that no template accepted")
-        epilogues = [node for node in epilogue_nodes if isinstance(node, SchedulerNode)]
-        emit_template_kernel(template_node, epilogues, self._config)
+        if not isinstance(template_node, SchedulerNode):
+            raise AssertionError(f"{template_node.get_name()} is a template without a node of its own")
+        fused = FusedNodes(tuple(prologue_nodes), tuple(epilogue_nodes))
+        members = {node.get_name() for node in (*prologue_nodes, *epilogue_nodes)}
+        name = template_node.get_name()
+        refusals = [r for r in self._refusals.values() if r.template == name and r.node not in members]
+        emit_template_kernel(template_node, fused, refusals, self._config)
         self.free_buffers_in_scheduler()
 
     def codegen_sync(self) -> None:
@@ -119,3 +143,36 @@ def _share_rows(node1: BaseSchedulerNode, node2: BaseSchedulerNode) -> bool:
     if reduced2 and not reduced1:
         return bool(rows1 in (rows2, rows2 + reduced2))
     return False
+
+
+def _makes_operand(node: BaseSchedulerNode, template: BaseSchedulerNode) -> bool:
+    """Whether `node` is elementwise and all it makes is an operand that nobody but the template uses."""
+    if node.is_template() or node.is_reduction() or node.has_aliasing_or_mutation():
+        return False
+    (_, carrier, _) = template.get_prologue_template_epilogue(list(template.get_nodes()))
+    before = template.get_prologue_template_epilogue(list(template.get_nodes()))[0]
+    buffers = node.get_outputs()
+    if not isinstance(node, SchedulerNode) or len(buffers) != 1:
+        return False
+    users = [user.node for user in buffers[0].users]
+    return len(users) == 1 and (users[0] is carrier or users[0] in before)
+
+
+def _needs_own_rules(template: BaseSchedulerNode, node: BaseSchedulerNode) -> bool:
+    """Whether Inductor's rules do not get as far as asking the template: reductions, and what follows them."""
+    return bool(node.is_reduction() or any(member.is_reduction() for member in template.get_nodes()))
+
+
+def _directly_behind(template: BaseSchedulerNode, node: BaseSchedulerNode) -> bool:
+    """Whether nothing has to run between the two: whatever else `node` reads does not depend on the template."""
+    if node.get_operation_names() & template.ancestors:
+        return False
+    scheduler, made = template.scheduler, template.get_operation_names()
+    for dep in node.unmet_dependencies:
+        name = scheduler.mutation_renames.get(dep.name, dep.name)
+        if name in template.get_buffer_names():
+            continue
+        producer = scheduler.name_to_fused_node[scheduler.name_to_buf[name].defining_op_name()]
+        if made & producer.ancestors:
+            return False
+    return True

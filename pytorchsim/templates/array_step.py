@@ -6,13 +6,16 @@ function in a `KernelBuilder`.
 The core issues in order, so the order below is the schedule. A row's result comes 2 * lanes - 1 cycles after its
 push, hence pops lag pushes by as many rows as the queues hold. Weights of a matrix are pushed behind the last row of
 the one before it, in pieces between pops; they load in `lanes` cycles, in which the array uses up what was queued.
-A popped vector is added to the result only after the next one was popped, so that no addition waits for rows.
+A popped vector is added to the result only after the next one was popped, so that no addition waits for rows. LLVM
+keeps this order (`mlir/llvm_worker.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from mlir import ir
 from mlir.dialects import arith, scf, vector
@@ -21,12 +24,16 @@ from pytorchsim.config.model import NpuConfig
 from pytorchsim.mlir import builders
 from pytorchsim.mlir.builders import KernelBuilder, TileFunction
 from pytorchsim.target.dtypes import Dtype, Kind
+from pytorchsim.templates.gemm_problem import accumulator_dtype
 from pytorchsim.templates.gemm_tile import GemmTile
 
-__all__ = ["STEP_LMUL", "array_step", "instruction_counts"]
+__all__ = ["STEP_LMUL", "ArraySchedule", "array_step", "instruction_counts"]
 
 STEP_LMUL = 4
 """Registers per vector of results: eight groups hold inputs, weights and two pops of two arrays."""
+
+_UNROLLED_ROUNDS = 4
+"""Rounds that are written out; more become a loop."""
 
 _MOST_MATRICES_AHEAD = 4
 """Matrices in flight where they have few rows: enough to hide fill and drain behind `lanes` cycles of weights each."""
@@ -41,10 +48,14 @@ class _Popped:
     accumulate: bool
 
 
+Event = Literal["first weights", "weights", "inputs", "pop"]
+
+
 @dataclass(frozen=True)
-class _Schedule:
-    """Numbers that shape the code. In vectors: `rows` of a matrix, `window` of them handled at its edges. In matrices:
-    `blocks` of the step, `ahead` in flight. `pieces`: pushes that load one matrix, of `piece` weights each."""
+class ArraySchedule:
+    """Numbers that shape the code. In vectors of `vector` rows: `rows` of a matrix, `window` of them handled at its
+    edges. In matrices: `blocks` of the step, `ahead` in flight. `pieces`: pushes that load one matrix, of `piece`
+    weights each. `slots`: arrays in use; `sum_bits`: of a result."""
 
     rows: int
     window: int
@@ -52,20 +63,65 @@ class _Schedule:
     ahead: int
     pieces: int
     piece: int
+    vector: int
+    slots: int
+    sum_bits: int
 
     @classmethod
-    def of(cls, tile: GemmTile, dtype: Dtype, config: NpuConfig) -> _Schedule:
+    def of(cls, tile: GemmTile, dtype: Dtype, config: NpuConfig) -> ArraySchedule:
+        """The schedule of a step."""
         rows = tile.m // tile.vector
         queued = max(1, config.array.queue_entries // tile.vector)
         window = min(rows, queued)
         ahead = max(1, min(queued // rows, _MOST_MATRICES_AHEAD, tile.k_blocks))
         piece = min(tile.lanes, builders.longest_vector(config, max(dtype.bits, 16), STEP_LMUL))
-        return cls(rows, window, tile.k_blocks, ahead, tile.lanes // piece, piece)
+        pieces, bits = tile.lanes // piece, accumulator_dtype(dtype).bits
+        return cls(rows, window, tile.k_blocks, ahead, pieces, piece, tile.vector, tile.n_slots, bits)
+
+    def edge(self) -> Iterator[tuple[Event, int]]:
+        """What happens while the last `window` vectors of a matrix are popped and the matrix `ahead` follows: events
+        with the number of the piece, of the row to push, or of the row to pop."""
+        room = queued = self.window * self.ahead
+        pieces, rows = deque(range(1, self.pieces)), deque(range(self.window))
+        yield "first weights", 0
+        for row in range(self.rows - self.window, self.rows):
+            yield "pop", row
+            queued -= 1
+            if pieces:
+                yield "weights", pieces.popleft()
+            while not pieces and rows and queued < room:
+                yield "inputs", rows.popleft()
+                queued += 1
+        yield from (("weights", piece) for piece in pieces)
+        yield from (("inputs", row) for row in rows)
+
+    def opening(self) -> Iterator[tuple[Event, int]]:
+        """What fills the pipeline with one matrix."""
+        for piece in range(self.pieces):
+            yield ("weights" if piece else "first weights"), piece
+        for row in range(self.window):
+            yield "inputs", row
+
+    def events(self, blocks: int) -> Iterator[Event]:
+        """Pushes and pops of a step of `blocks` matrices, in order."""
+        ahead = min(self.ahead, blocks)
+        for _ in range(ahead):
+            for event, _ in self.opening():
+                yield event
+        for block in range(blocks):
+            for _ in range(self.rows - self.window):
+                yield "pop"
+                yield "inputs"
+            if block < blocks - ahead:
+                yield from (event for event, _ in self.edge())
+            else:
+                for _ in range(self.window):
+                    yield "pop"
 
 
 def instruction_counts(tile: GemmTile, dtype: Dtype, config: NpuConfig) -> int:
     """Pushes and pops that one step executes."""
-    schedule = _Schedule.of(tile, dtype, config)
+    schedule = ArraySchedule.of(tile, dtype, config)
     per_block = tile.n_slots * schedule.pieces + schedule.rows * (1 + tile.n_slots)
     return schedule.blocks * per_block
 
@@ -97,17 +153,15 @@ class _Step:
         self._tile, self._y_rows = tile, y_rows
         self._dtype, self._sum = dtypes
         self._x, self._w, self._y = pointers
-        self._schedule = _Schedule.of(tile, self._dtype, config)
-        self._popped: list[_Popped] = []
+        self._schedule = ArraySchedule.of(tile, self._dtype, config)
+        self._pending: _Popped | None = None
 
     def emit(self, *, accumulate: bool) -> None:
         """Fill the pipeline, run all matrices, drain it."""
         plan = self._schedule
         for block in range(plan.ahead):
-            for piece in range(plan.pieces):
-                self._push_weights(_index(block), piece)
-            for row in range(plan.window):
-                self._push_inputs(_index(block), _index(row))
+            for push in plan.opening():
+                self._push(push, self._operand(_index(block), push))
         steady = plan.blocks - plan.ahead
         self._blocks(0, steady, refill=True, accumulate=accumulate)
         self._blocks(steady, plan.blocks, refill=False, accumulate=accumulate)
@@ -126,93 +180,118 @@ class _Step:
         if inner:
             self._inner(block, inner, accumulate=accumulate)
         following = arith.addi(block, _index(plan.ahead))
-        queued = plan.window * plan.ahead
-        room = max(plan.window, queued)
-        pieces = list(range(plan.pieces)) if refill else []
-        rows = list(range(plan.window)) if refill else []
-        for row in range(inner, plan.rows):
-            self._pop(block, _index(row), accumulate=accumulate)
-            queued -= 1
-            if pieces:
-                self._push_weights(following, pieces.pop(0))
-            while not pieces and rows and queued < room:
-                self._push_inputs(following, _index(rows.pop(0)))
-                queued += 1
-            self._finish(keep=1)
-        self._finish(keep=0)
-        for piece in pieces:
-            self._push_weights(following, piece)
-        for row in rows:
-            self._push_inputs(following, _index(row))
+        edge = list(plan.edge()) if refill else [("pop", row) for row in range(inner, plan.rows)]
+        if edge[0][0] != "pop":
+            self._push(edge[0], self._operand(following, edge[0]))
+        for row, pushes in _rounds(edge):
+            self._round(_index(row), following, pushes, accumulate=accumulate)
+        self._finish()
 
     def _inner(self, block: ir.Value, count: int, *, accumulate: bool) -> None:
         """Pop row vectors 0 to `count`, each followed by the push of the one `window` behind it. The results popped
         last are carried into the next round, two at a time so that no register is copied."""
 
         def one(row: ir.Value) -> None:
-            self._pop(block, row, accumulate=accumulate)
-            self._push_inputs(block, arith.addi(row, _index(self._schedule.window)))
-            self._finish(keep=1)
+            behind = arith.addi(row, _index(self._schedule.window))
+            self._round(row, block, [("inputs", behind)], accumulate=accumulate)
 
         one(_index(0))
-        pairs = (count - 1) // 2
-        if pairs > 1:
-            carried = self._popped.pop()
-            loop = scf.ForOp(*map(_index, (0, pairs, 1)), [carried.row, *carried.values])
+        pairs = (count - 1) // 2 if count > _UNROLLED_ROUNDS else 0
+        if pairs and self._pending is not None:
+            pending = self._pending
+            loop = scf.ForOp(*map(_index, (0, pairs, 1)), [pending.row, *pending.values])
             with ir.InsertionPoint(loop.body):
                 row, *values = loop.inner_iter_args
-                self._popped = [_Popped(row, tuple(values), accumulate)]
+                self._pending = _Popped(row, tuple(values), accumulate)
                 base = arith.addi(arith.muli(loop.induction_variable, _index(2)), _index(1))
                 one(base)
                 one(arith.addi(base, _index(1)))
-                last = self._popped.pop()
-                scf.YieldOp([last.row, *last.values])
+                scf.YieldOp([self._pending.row, *self._pending.values])
             row, *values = loop.results
-            self._popped = [_Popped(row, tuple(values), accumulate)]
-        else:
-            pairs = 0
+            self._pending = _Popped(row, tuple(values), accumulate)
         for number in range(1 + 2 * pairs, count):
             one(_index(number))
 
-    def _pop(self, block: ir.Value, row: ir.Value, *, accumulate: bool) -> None:
-        del block  # results come in the order of the pushes
+    def _round(
+        self, row: ir.Value, block: ir.Value, pushes: Sequence[tuple[Event, int | ir.Value]], *, accumulate: bool
+    ) -> None:
+        """Pop row vector `row`, push what follows, add what was popped in the round before. Everything that does not
+        wait for the arrays is loaded first, into registers that nobody is reading: a push reads its register for as
+        many cycles as it has rows."""
+        before = self._result_before(self._pending)
+        first = self._operand(block, pushes[0]) if pushes else []
         tile = self._tile
         values = tuple(builders.pop(tile.vector, array=array, dtype=self._sum) for array in range(tile.n_slots))
-        self._popped.append(_Popped(arith.muli(row, _index(tile.vector)), values, accumulate))
+        for number, push in enumerate(pushes):
+            self._push(push, self._operand(block, push) if number else first)
+        self._finish(before)
+        self._pending = _Popped(arith.muli(row, _index(tile.vector)), values, accumulate)
 
-    def _finish(self, *, keep: int) -> None:
-        """Add popped vectors to the result, all but the last `keep`."""
-        while len(self._popped) > keep:
-            popped = self._popped.pop(0)
-            addresses = [
-                arith.addi(popped.row, _index(array * self._y_rows)) if array else popped.row
-                for array in range(self._tile.n_slots)
-            ]
-            sums = list(popped.values)
-            if popped.accumulate:
-                add = arith.addf if self._sum.kind is Kind.FLOAT else arith.addi
-                before = [self._load(self._y, self._sum, address, self._tile.vector) for address in addresses]
-                sums = [add(old, new) for old, new in zip(before, sums, strict=True)]
-            for address, value in zip(addresses, sums, strict=True):
-                vector.store(value, self._y, [address])
+    def _result_before(self, pending: _Popped | None) -> list[ir.Value]:
+        """What the pending results are added to."""
+        if pending is None or not pending.accumulate:
+            return []
+        return [self._load(self._y, self._sum, address, self._tile.vector) for address in self._addresses(pending)]
 
-    def _push_inputs(self, block: ir.Value, row: ir.Value) -> None:
-        tile = self._tile
-        address = arith.addi(arith.muli(block, _index(tile.m)), arith.muli(row, _index(tile.vector)))
-        rows = self._load(self._x, self._dtype, address, tile.vector)
-        builders.push_inputs(rows, arrays=range(tile.n_slots), dtype=self._dtype)
+    def _finish(self, before: Sequence[ir.Value] | None = None) -> None:
+        """Add the pending results and store them."""
+        pending, self._pending = self._pending, None
+        if pending is None:
+            return
+        sums = list(pending.values)
+        if pending.accumulate:
+            add = arith.addf if self._sum.kind is Kind.FLOAT else arith.addi
+            if before is None:
+                before = self._result_before(pending)
+            sums = [add(old, new) for old, new in zip(before, sums, strict=True)]
+        for address, value in zip(self._addresses(pending), sums, strict=True):
+            vector.store(value, self._y, [address])
 
-    def _push_weights(self, block: ir.Value, piece: int) -> None:
+    def _addresses(self, popped: _Popped) -> list[ir.Value]:
+        """Where each array's vector lies in Y."""
+        columns = range(self._tile.n_slots)
+        return [arith.addi(popped.row, _index(c * self._y_rows)) if c else popped.row for c in columns]
+
+    def _operand(self, block: ir.Value, push: tuple[Event, int | ir.Value]) -> list[ir.Value]:
+        """Load what a push takes: a row vector, or a piece of every array's weights."""
         tile, plan = self._tile, self._schedule
-        for array in range(tile.n_slots):
-            start = array * tile.k + piece * plan.piece
-            address = arith.addi(arith.muli(block, _index(tile.lanes)), _index(start))
-            weights = self._load(self._w, self._dtype, address, plan.piece)
-            builders.push_weights(weights, array=array, dtype=self._dtype, first=piece == 0)
+        event, number = push
+        if event == "inputs":
+            row = number if isinstance(number, ir.Value) else _index(number)
+            address = arith.addi(arith.muli(block, _index(tile.m)), arith.muli(row, _index(tile.vector)))
+            return [self._load(self._x, self._dtype, address, tile.vector)]
+        if not isinstance(number, int):
+            raise TypeError("pieces of weights are numbered at build time")
+        first = arith.muli(block, _index(tile.lanes))
+        starts = [array * tile.k + number * plan.piece for array in range(tile.n_slots)]
+        return [self._load(self._w, self._dtype, arith.addi(first, _index(start)), plan.piece) for start in starts]
+
+    def _push(self, push: tuple[Event, int | ir.Value], loaded: Sequence[ir.Value]) -> None:
+        event, _ = push
+        if event == "inputs":
+            builders.push_inputs(loaded[0], arrays=range(self._tile.n_slots), dtype=self._dtype)
+            return
+        for array, weights in enumerate(loaded):
+            builders.push_weights(weights, array=array, dtype=self._dtype, first=event == "first weights")
 
     @staticmethod
     def _load(memory: ir.Value, dtype: Dtype, address: ir.Value, elements: int) -> ir.Value:
         return vector.load(ir.VectorType.get([elements], builders.element_type(dtype)), memory, [address])
+
+
+def _rounds(events: Iterable[tuple[Event, int]]) -> Iterator[tuple[int, list[tuple[Event, int | ir.Value]]]]:
+    """Each pop's row with the pushes that follow it; what comes before the first pop is left out."""
+    row: int | None = None
+    pushes: list[tuple[Event, int | ir.Value]] = []
+    for event, number in events:
+        if event != "pop":
+            pushes.append((event, number))
+            continue
+        if row is not None:
+            yield row, pushes
+        row, pushes = number, []
+    if row is not None:
+        yield row, pushes
 
 
 def _repeat(first: int, end: int, emit: Callable[[ir.Value], None]) -> None:

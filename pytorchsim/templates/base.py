@@ -2,26 +2,69 @@
 
 `try_fuse_epilogue` and `try_fuse_prologue` are pure: Inductor's scheduler asks speculatively, many times. A change to
 a node that the fusion needs is a zero-argument thunk in `FusionPlan.remap`; `MLIRScheduling.fuse` asks again and
-applies it when the fusion really happens. Every refusal logs its reason to `why_no_fuse` (DEBUG).
+applies it when the fusion really happens. Every refusal goes through `decline`: it logs its reason to `why_no_fuse`
+(DEBUG), and whoever listens (`declined`) keeps it.
 """
 
 from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch._inductor import ir
 from torch._inductor.scheduler import BaseSchedulerNode
+from torch.utils._ordered_set import OrderedSet
 
-from pytorchsim.config.model import NpuConfig
-from pytorchsim.templates.loop_program import LoopProgram
-
-__all__ = ["BuiltKernel", "FusionPlan", "MLIRTemplate", "TemplateBuffer", "why_no_fuse"]
+__all__ = [
+    "BuiltKernel",
+    "FusedNodes",
+    "FusionPlan",
+    "MLIRTemplate",
+    "Recorded",
+    "Refusal",
+    "TemplateBuffer",
+    "decline",
+    "declined",
+    "why_no_fuse",
+]
 
 why_no_fuse = logging.getLogger("pytorchsim.why_no_fuse")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """`node` does not join the kernel of `template` (names), and why."""
+
+    template: str
+    node: str
+    reason: str
+
+
+_LISTENER: ContextVar[Callable[[Refusal], None] | None] = ContextVar("pytorchsim_refusals", default=None)
+
+
+def decline(template_node: BaseSchedulerNode, node: BaseSchedulerNode, reason: str) -> None:
+    """Log a refusal and tell it to the listener, if there is one."""
+    refusal = Refusal(template_node.get_name(), node.get_name(), reason)
+    why_no_fuse.debug("%s does not join %s: %s", refusal.node, refusal.template, refusal.reason)
+    listener = _LISTENER.get()
+    if listener is not None:
+        listener(refusal)
+
+
+@contextmanager
+def declined(listener: Callable[[Refusal], None]) -> Iterator[None]:
+    """Send refusals of this thread to `listener` while inside."""
+    token = _LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(token)
 
 
 @dataclass(frozen=True)
@@ -29,6 +72,23 @@ class FusionPlan:
     """A fusion that the template can express. `remap` changes nodes so that it fits; it runs once, at commit."""
 
     remap: Callable[[], None] | None = None
+
+
+@dataclass(frozen=True)
+class FusedNodes:
+    """What is fused with a template so far, in order of execution."""
+
+    prologues: tuple[BaseSchedulerNode, ...] = ()
+    epilogues: tuple[BaseSchedulerNode, ...] = ()
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Fused nodes as programs (the template's own type), and the buffers that the kernel then loads and stores."""
+
+    programs: Any
+    loads: tuple[str, ...]
+    stores: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -49,46 +109,55 @@ class MLIRTemplate(ABC):
 
     @abstractmethod
     def try_fuse_epilogue(
-        self, template_node: BaseSchedulerNode, existing_epilogues: Sequence[BaseSchedulerNode], node: BaseSchedulerNode
+        self,
+        template_node: BaseSchedulerNode,
+        existing_epilogues: Sequence[BaseSchedulerNode],
+        node: BaseSchedulerNode,
+        *,
+        prologues: Sequence[BaseSchedulerNode] = (),
     ) -> FusionPlan | None:
         """Whether `node` can run on the result's tiles, behind `existing_epilogues`."""
 
-    def try_fuse_prologue(self, template_node: BaseSchedulerNode, node: BaseSchedulerNode) -> FusionPlan | None:
-        """Whether `node` can run on an operand's tiles before they are used."""
-        why_no_fuse.debug(
-            "%s into %s: %s takes no prologue", node.get_name(), template_node.get_name(), type(self).__name__
-        )
+    def try_fuse_prologue(
+        self,
+        template_node: BaseSchedulerNode,
+        existing_prologues: Sequence[BaseSchedulerNode],
+        node: BaseSchedulerNode,
+        *,
+        epilogues: Sequence[BaseSchedulerNode] = (),
+    ) -> FusionPlan | None:
+        """Whether `node` can run on an operand's tiles, before `existing_prologues`."""
+        del existing_prologues, epilogues
+        decline(template_node, node, f"{type(self).__name__} takes no prologue")
         return None
 
     @abstractmethod
-    def tail(
-        self, template: TemplateBuffer, epilogues: Sequence[BaseSchedulerNode], removed: frozenset[str]
-    ) -> LoopProgram | None:
-        """What runs on a finished tile of the result: the epilogues over the template's frame; None where nothing
-        does."""
+    def record(self, template: TemplateBuffer, fused: FusedNodes, removed: frozenset[str]) -> Recorded:
+        """The fused nodes over the template's frame; stores to `removed` buffers are left out."""
 
     @abstractmethod
     def build(
         self,
         name: str,
         template: TemplateBuffer,
-        tail: LoopProgram | None,
+        recorded: Recorded,
         slots: Mapping[str, int],
         origins: tuple[str, ...],
-        config: NpuConfig,
     ) -> BuiltKernel:
         """The kernel. `slots`: argument number by buffer name. SpadOverflowError where no tile fits."""
 
 
 class TemplateBuffer(ir.TemplateBuffer):
     """One output, computed by `template` from `inputs`; the kernel is written by our scheduling, not by Inductor's
-    renderers."""
+    renderers. Prologues may be fused into every input."""
+
+    def __init__(self, layout: ir.Layout, inputs: Sequence[ir.IRNode], template: MLIRTemplate) -> None:
+        self.npu_template = template
+        super().__init__(layout, inputs, make_kernel_render=None)
+        self.allow_prologue_fusion = True
+        self.allowed_prologue_inps = OrderedSet(operand.get_name() for operand in self.operands)
 
     @property
     def operands(self) -> tuple[ir.IRNode, ...]:
         """The inputs, each one node."""
         return tuple(operand for operand in self.inputs if isinstance(operand, ir.IRNode))
-
-    def __init__(self, layout: ir.Layout, inputs: Sequence[ir.IRNode], template: MLIRTemplate) -> None:
-        self.npu_template = template
-        super().__init__(layout, inputs, make_kernel_render=None)

@@ -1,91 +1,202 @@
-"""Epilogues seen from a template: the loops of scheduler nodes expressed in the axes of the template's result.
+"""Fused nodes seen from a template: the loops of scheduler nodes expressed in the axes of a frame.
 
-In: scheduler nodes that read the result, and the result's frame: its name, sizes and strides. Out: one `LoopProgram`
-over the frame, or UnsupportedError with the reason why there is none. Pure. An epilogue may walk the result in any
-order and with axes merged; it may not split an axis of the frame, because a tile ends only at the frame's
-coordinates.
+In: scheduler nodes that read the result, or that make an operand, and the frame: a buffer's name, sizes and index
+over (batch, lane axis, walked axis). Out: one `LoopProgram` over the frame, the walked axis as the reduced one, or
+UnsupportedError with the reason why there is none. Pure. A node may walk the frame in any order and with axes merged;
+it may not split an axis, because a tile ends only at the frame's coordinates. A reduction folds the walked axis and
+nothing else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
+from typing import Any, cast
 
 import sympy
+from torch._inductor.loop_body import LoopBody
 from torch._inductor.scheduler import SchedulerNode
+from torch._inductor.virtualized import V
 
 from pytorchsim.errors import UnsupportedError
 from pytorchsim.templates.index_analysis import affine_index
+from pytorchsim.templates.loop_program import AffineIndex, LoopProgram
 from pytorchsim.templates.recorder import LoopRecorder
 
-__all__ = ["Frame", "record_epilogues"]
+__all__ = ["Frame", "LoopView", "internal_buffers", "record_epilogues", "record_prologues"]
 
 
 @dataclass(frozen=True)
 class Frame:
-    """The axes of a result: its `sizes` and the `strides` (elements) of buffer `buffer`, equally long."""
+    """Where `buffer` lies over axes of `sizes`; the last one is walked."""
 
     buffer: str
     sizes: tuple[int, ...]
-    strides: tuple[int, ...]
+    index: AffineIndex
+
+    @property
+    def axes(self) -> tuple[sympy.Symbol, ...]:
+        """A symbol for each axis."""
+        return tuple(sympy.Symbol(f"f{axis}", integer=True, nonnegative=True) for axis in range(len(self.sizes)))
+
+    def recorder(self) -> LoopRecorder:
+        """An empty recorder over the frame."""
+        return LoopRecorder(self.axes, self.sizes, 1)
 
 
-def record_epilogues(nodes: Sequence[SchedulerNode], frame: Frame) -> LoopRecorder:
-    """A recorder over the frame's axes that has replayed `nodes` in order."""
-    axes = [sympy.Symbol(f"f{axis}", integer=True, nonnegative=True) for axis in range(len(frame.sizes))]
-    recorder = LoopRecorder(axes, frame.sizes)
-    known = {frame.buffer: frame.strides}
-    for node in nodes:
-        rows, reduced = node.group[1]
-        if reduced:
-            raise UnsupportedError(f"{node.get_name()} is a reduction")
-        recorder.replay(node, _in_frame(node, [int(size) for size in rows], known, frame, axes), [])
-        known |= {store.access.buffer: store.access.index.strides for store in recorder.program().stores}
+@dataclass(frozen=True)
+class LoopView:
+    """A scheduler node with loops of its own choice: `body` may be another form of the node's, which stays as it is."""
+
+    node: SchedulerNode
+    body: LoopBody
+
+    @classmethod
+    def of(cls, node: SchedulerNode) -> LoopView:
+        """The node as it is."""
+        return cls(node, node._body)
+
+    @property
+    def _body(self) -> LoopBody:
+        return self.body
+
+    def get_name(self) -> str:
+        """The node's name."""
+        return str(self.node.get_name())
+
+    def get_output(self, name: str) -> Any:
+        """The scheduler's buffer that the node stores."""
+        return self.node.get_output(name)
+
+    def reads(self) -> list[str]:
+        """Names of what it loads, sorted."""
+        return sorted({dep.name for dep in self.node.read_writes.reads})
+
+    @property
+    def sizes(self) -> tuple[list[int], list[int]]:
+        """Extents of its loops: rows, reduced."""
+        rows, reduced = self.body.sizes
+        return [int(size) for size in rows], [int(size) for size in reduced]
+
+
+def record_epilogues(views: Sequence[LoopView], frame: Frame) -> LoopRecorder:
+    """A recorder that has replayed `views` in order."""
+    recorder = frame.recorder()
+    known = {frame.buffer: frame.index}
+    for view in views:
+        anchor = _anchor(view, known)
+        places = _places(view, view.body.get_all_read_expr(anchor)[0], known[anchor], frame)
+        _check_reads(view, places, known, frame)
+        _replay(recorder, view, places, frame)
+        known |= {store.access.buffer: store.access.index for store in recorder.program().stores}
     return recorder
 
 
-def _in_frame(
-    node: SchedulerNode,
-    sizes: Sequence[int],
-    known: Mapping[str, tuple[int, ...]],
-    frame: Frame,
-    axes: Sequence[sympy.Symbol],
-) -> list[sympy.Expr]:
-    """The node's loop variables as expressions of the frame's axes, from how it reads a buffer that lies in the
-    frame."""
-    variables = node._body.iter_vars
-    buffer = next((name for name in known if _reads(node, name)), None)
-    if buffer is None:
-        raise UnsupportedError(f"{node.get_name()} reads nothing of the result")
-    walked = affine_index(node._body.get_all_read_expr(buffer)[0], variables).strides
+def record_prologues(views: Sequence[LoopView], frame: Frame) -> LoopProgram:
+    """The program of `views`, in order of execution, the last of which stores the frame's buffer."""
+    known = {frame.buffer: frame.index}
+    placed: list[tuple[LoopView, list[sympy.Expr]]] = []
+    for view in reversed(views):
+        target = next((name for name in sorted(view.node.get_buffer_names()) if name in known), None)
+        if target is None:
+            raise UnsupportedError(f"{view.get_name()} makes nothing that the operand is made of")
+        if view.sizes[1]:
+            raise UnsupportedError(f"{view.get_name()} is a reduction")
+        places = _places(view, view.body.get_all_write_expr(target)[0], known[target], frame)
+        for name in view.reads():
+            found = {_in_frame(index, view, places, frame) for index in view.body.get_all_read_expr(name)}
+            known[name] = found.pop() if len(found) == 1 else AffineIndex((-1,) * len(frame.sizes))
+        placed.append((view, places))
+    recorder = frame.recorder()
+    for view, places in reversed(placed):
+        _replay(recorder, view, places, frame)
+    made = {name for view in views for name in view.node.get_buffer_names()}
+    return recorder.program(frozenset(made - {frame.buffer}))
+
+
+def internal_buffers(nodes: Sequence[SchedulerNode]) -> frozenset[str]:
+    """Buffers that only these nodes use: a kernel of them all does not store them."""
+    members = {node.get_name() for node in nodes}
+    outputs = set(V.graph.get_output_names())
+    return frozenset(
+        buffer.get_name()
+        for node in nodes
+        for buffer in node.get_outputs()
+        if buffer.get_name() not in outputs and all(user.get_name() in members for user in buffer.users)
+    )
+
+
+def _anchor(view: LoopView, known: Mapping[str, AffineIndex]) -> str:
+    """The buffer of the frame that tells how the node walks it: the one over the most axes."""
+    candidates = [name for name in view.reads() if name in known]
+    if not candidates:
+        raise UnsupportedError(f"{view.get_name()} reads nothing of the result")
+    return max(candidates, key=lambda name: sum(stride != 0 for stride in known[name].strides))
+
+
+def _places(view: LoopView, walked: sympy.Expr, index: AffineIndex, frame: Frame) -> list[sympy.Expr]:
+    """The node's loop variables, rows then reduced, as expressions of the frame's axes, from how it walks a buffer that
+    lies in the frame at `index`."""
+    variables = [*view.body.iter_vars, *view.body.reduce_vars]
+    sizes = [*view.sizes[0], *view.sizes[1]]
+    steps = affine_index(walked, variables).strides
     places: list[sympy.Expr] = [sympy.Integer(0)] * len(variables)
-    for axis, (size, stride) in enumerate(zip(frame.sizes, known[buffer], strict=True)):
-        if size == 1:
+    covered = 1
+    for axis, (size, stride) in enumerate(zip(frame.sizes, index.strides, strict=True)):
+        if size == 1 or stride == 0:
             continue
+        covered *= size
         holder = next(
             (
-                variable
-                for variable, step in enumerate(walked)
-                if step > 0 and stride % step == 0 and size * stride <= sizes[variable] * step
+                number
+                for number, step in enumerate(steps)
+                if step > 0 and stride % step == 0 and size * stride <= sizes[number] * step
             ),
             None,
         )
         if holder is None:
             raise UnsupportedError(
-                f"{node.get_name()} walks {buffer} by strides {walked} over {tuple(sizes)}, which splits axis {axis}"
-                f" of the result (size {size}, stride {stride})"
+                f"{view.get_name()} walks by strides {steps} over {tuple(sizes)}, which splits axis {axis} of the frame"
+                f" (size {size}, stride {stride})"
             )
-        places[holder] += stride // walked[holder] * axes[axis]
-    covered = 1
-    for size in frame.sizes:
-        covered *= size
-    points = 1
-    for size in sizes:
-        points *= size
-    if covered != points:
-        raise UnsupportedError(f"{node.get_name()} has {points} points, the result {covered}")
+        places[holder] += stride // steps[holder] * frame.axes[axis]
+    if covered != prod(sizes):
+        raise UnsupportedError(f"{view.get_name()} has {prod(sizes)} points, the frame {covered}")
+    _check_reduction(view, places, frame)
     return places
 
 
-def _reads(node: SchedulerNode, buffer: str) -> bool:
-    return any(dep.name == buffer for dep in node.read_writes.reads)
+def _check_reduction(view: LoopView, places: Sequence[sympy.Expr], frame: Frame) -> None:
+    """A reduction folds the walked axis alone."""
+    rows = len(view.body.iter_vars)
+    walked = frame.axes[-1]
+    folded: set[sympy.Symbol] = set().union(*(place.free_symbols for place in places[rows:]))
+    kept: set[sympy.Symbol] = set().union(*(place.free_symbols for place in places[:rows]))
+    if view.body.reduce_vars and (folded != {walked} or walked in kept):
+        raise UnsupportedError(f"{view.get_name()} reduces other axes than the walked one")
+
+
+def _in_frame(index: sympy.Expr, view: LoopView, places: Sequence[sympy.Expr], frame: Frame) -> AffineIndex:
+    variables = [*view.body.iter_vars, *view.body.reduce_vars]
+    return affine_index(index.subs(dict(zip(variables, places, strict=True))), frame.axes)
+
+
+def _check_reads(view: LoopView, places: Sequence[sympy.Expr], known: Mapping[str, AffineIndex], frame: Frame) -> None:
+    """What lies in the frame is read at the point that is computed, nowhere else."""
+    long = [axis for axis, size in enumerate(frame.sizes) if size > 1]
+    for name in view.reads():
+        if name not in known:
+            continue
+        for expression in view.body.get_all_read_expr(name):
+            index = _in_frame(expression, view, places, frame)
+            expected = known[name]
+            same = all(index.strides[axis] == expected.strides[axis] for axis in long)
+            if not same or index.offset != expected.offset:
+                raise UnsupportedError(f"{view.get_name()} reads {name} at other points than the one it computes")
+
+
+def _replay(recorder: LoopRecorder, view: LoopView, places: Sequence[sympy.Expr], frame: Frame) -> None:
+    del frame
+    rows = len(view.body.iter_vars)
+    recorder.replay(cast(SchedulerNode, view), places[:rows], places[rows:])

@@ -1,106 +1,203 @@
-"""GEMM and batched GEMM on the systolic arrays, with what runs on each finished tile of the result.
+"""Matrix products, plain and batched, with what runs on their operands' tiles before and on finished results after.
 
-In: two operands by strides, an elementwise tail. Out: one kernel. Layout in the lanes: X[m, k] along k, W[k, n] and
-the result along n, so both operands are loaded as they are used, whatever their strides. K tails load as zero in both
-operands; M and N tails are computed and not stored.
-
-A step (`gemm_tile.py`) pushes the rows of X through the arrays block by block while the next weights load into the
-shadow set, and adds what it pops to the result's tile. Steps are pipelined: the next step's operands load while this
-one computes.
+In: two operands by strides, fused nodes. Out: one kernel. Layout in the lanes: X[m, k] along k, W[k, n] and the result
+along n, so both operands are loaded as they are used, whatever their strides. K tails load as zero in both operands; M
+and N tails are computed and not stored. Fused programs run on tiles: elementwise ones on a tile of the result,
+reductions over m on whole columns, which then stay in the scratchpad until they are complete.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from torch._inductor import ir as inductor_ir
-from torch._inductor.scheduler import BaseSchedulerNode, SchedulerNode
 
 from pytorchsim.config.model import NpuConfig
+from pytorchsim.config.tiles import TileChoices
 from pytorchsim.errors import SpadOverflowError, UnsupportedError
 from pytorchsim.mlir.builders import KernelBuilder
-from pytorchsim.target import dtypes
-from pytorchsim.templates.base import BuiltKernel, FusionPlan, MLIRTemplate, TemplateBuffer, why_no_fuse
-from pytorchsim.templates.frame import Frame, record_epilogues
+from pytorchsim.templates.base import BuiltKernel, Recorded, TemplateBuffer
+from pytorchsim.templates.frame import Frame, LoopView, record_epilogues, record_prologues
+from pytorchsim.templates.framed_template import FramedTemplate
 from pytorchsim.templates.gemm_control import GemmControl
-from pytorchsim.templates.gemm_tile import GemmProblem, search_gemm
-from pytorchsim.templates.loop_program import AffineIndex, LoopProgram
-from pytorchsim.templates.recorder import LoopRecorder
+from pytorchsim.templates.gemm_problem import ARRAY_DTYPES, FEW_ROWS, GemmFusion, GemmProblem, Operand
+from pytorchsim.templates.gemm_search import search_gemm
+from pytorchsim.templates.gemm_tile import RESULT
+from pytorchsim.templates.loop_program import Access, AffineIndex, LoopProgram, Operation, Store
+from pytorchsim.templates.recorded_types import machine_dtype
+from pytorchsim.templates.vector_values import computed_dtype
 
-__all__ = ["GemmTemplate"]
+__all__ = ["BmmTemplate", "GemmTemplate"]
+
+_OPERANDS: tuple[Operand, Operand] = ("x", "w")
 
 
-class GemmTemplate(MLIRTemplate):
-    """`mm` (operands of rank 2) and `bmm` (rank 3)."""
+class GemmTemplate(FramedTemplate):
+    """`mm`: operands of rank 2. `config`: the machine; `tiles`: what the user prescribes."""
 
-    REDUCTION_EPILOGUE_ALIASING: ClassVar[tuple[str, ...] | None] = None
+    REDUCTION_EPILOGUE_ALIASING: ClassVar[tuple[str, ...] | None] = ("n", "m")
 
-    def try_fuse_epilogue(
-        self, template_node: BaseSchedulerNode, existing_epilogues: Sequence[BaseSchedulerNode], node: BaseSchedulerNode
-    ) -> FusionPlan | None:
-        """Elementwise nodes whose loops are the result's axes, merged or in another order."""
-        template = template_node.get_template_node()
-        if not isinstance(template, TemplateBuffer):
-            return None
-        try:
-            self._record(template, [*existing_epilogues, node])
-        except UnsupportedError as reason:
-            why_no_fuse.debug("%s behind %s: %s", node.get_name(), template_node.get_name(), reason)
-            return None
-        return FusionPlan()
+    def __init__(self, config: NpuConfig, tiles: TileChoices) -> None:
+        self._config, self._tiles = config, tiles
 
-    def tail(
-        self, template: TemplateBuffer, epilogues: Sequence[BaseSchedulerNode], removed: frozenset[str]
-    ) -> LoopProgram | None:
-        """The epilogues over (batch, m, n)."""
-        return self._record(template, epilogues).program(removed) if epilogues else None
+    def result_frame(self, template: TemplateBuffer) -> Frame:
+        """(batch, n, m)."""
+        problem = self.problem(template)
+        return Frame(template.get_name(), problem.frame("y"), problem.y)
+
+    def record_views(
+        self,
+        template: TemplateBuffer,
+        prologues: Sequence[LoopView],
+        epilogues: Sequence[LoopView],
+        removed: frozenset[str],
+    ) -> Recorded:
+        """The tail, and the prologue of each operand."""
+        problem, name = self.problem(template), template.get_name()
+        operands = dict(zip(_OPERANDS, (operand.get_name() for operand in template.operands), strict=True))
+        frames = {
+            operand: Frame(operands[operand], problem.frame(operand), problem.index(operand)) for operand in _OPERANDS
+        }
+        groups = _by_operand(prologues, operands)
+        before = {operand: record_prologues(views, frames[operand]) for operand, views in groups.items() if views}
+        tail = record_epilogues(epilogues, self.result_frame(template)).program(removed) if epilogues else None
+        if problem.accumulator != problem.result_dtype:
+            tail = _with_product(tail, problem, name, stored=name not in removed)
+        if tail is not None:
+            tail = _on_accumulator(tail, problem, name)
+        if tail is not None and not tail.stores:
+            tail = None
+        fusion = GemmFusion(tail, before.get("x"), before.get("w"))
+        loads = [access.buffer for program in (fusion.x, fusion.w, tail) if program for access in program.loads]
+        loads += [operands[operand] for operand in _OPERANDS if operand not in before]
+        stores = [store.access.buffer for store in tail.stores] if tail else []
+        stores += [name] if name not in removed else []
+        return Recorded(
+            fusion, tuple(load for load in dict.fromkeys(loads) if load != RESULT), tuple(dict.fromkeys(stores))
+        )
+
+    def refusal(self, template: TemplateBuffer, recorded: Recorded) -> str:
+        """Why no tile fits."""
+        found = search_gemm(self.problem(template), recorded.programs, self._config, self._tiles)
+        if found.chosen is not None:
+            return ""
+        nearest = found.nearest
+        return (
+            f"no tile fits: the smallest, {nearest.tile.label()}, takes {nearest.footprint.total_bytes} bytes per lane"
+            f" of {nearest.footprint.slice_bytes} ({nearest.refusal})"
+        )
 
     def build(
         self,
         name: str,
         template: TemplateBuffer,
-        tail: LoopProgram | None,
+        recorded: Recorded,
         slots: Mapping[str, int],
         origins: tuple[str, ...],
-        config: NpuConfig,
     ) -> BuiltKernel:
         """The kernel; `slots` lacks the result's buffer where only the tail uses it."""
-        problem = self.problem(template)
-        found = search_gemm(problem, tail, config)
-        if found.tile is None:
+        problem, fusion = self.problem(template), recorded.programs
+        found = search_gemm(problem, fusion, self._config, self._tiles)
+        nearest = found.nearest
+        if found.chosen is None:
             raise SpadOverflowError(
                 kernel=name,
                 origins=origins,
-                tile=found.smallest.describe(),
-                used_bytes=sum(found.shares.values()),
-                budget_bytes=config.core.scratchpad_bytes_per_lane,
-                shares=found.shares,
-                smallest=found.smallest.describe(),
+                tile=nearest.tile.describe(),
+                used_bytes=nearest.footprint.total_bytes,
+                budget_bytes=nearest.footprint.slice_bytes,
+                shares=dict(nearest.footprint.shares),
+                smallest=nearest.tile.describe(),
             )
-        x, w = (operand.get_name() for operand in template.operands)
-        with KernelBuilder(name, config, origins=origins, tile_shape=found.tile.describe()) as kernel:
-            control = GemmControl(kernel, problem, found.tile, tail, template.get_name())
-            control.build({"x": slots[x], "w": slots[w]}, slots)
-            return BuiltKernel(kernel.text(), found.tile.describe(), found.reasons)
+        tile = found.chosen.tile
+        operands = dict(zip(_OPERANDS, (operand.get_name() for operand in template.operands), strict=True))
+        with KernelBuilder(name, self._config, origins=origins, tile_shape=tile.describe()) as kernel:
+            GemmControl(kernel, problem, fusion, tile, slots).build(operands, template.get_name())
+            return BuiltKernel(kernel.text(), tile.describe(), found.reasons)
 
     def problem(self, template: TemplateBuffer) -> GemmProblem:
         """Sizes and strides, read from the frozen layouts of the buffers."""
         x, w = template.operands
         *batch, m, k = (int(size) for size in x.get_size())
         n = int(w.get_size()[-1])
-        if template.get_dtype() != x.get_dtype() or str(x.get_dtype()) != "torch.float32":
-            raise UnsupportedError(f"matrix product of {x.get_dtype()}; supported: torch.float32")
-        return GemmProblem(batch[0] if batch else 1, m, n, k, _index(x), _index(w), _index(template), dtypes.F32)
+        dtype, result = machine_dtype(x.get_dtype()), machine_dtype(template.get_dtype())
+        on_arrays = dtype in ARRAY_DTYPES and m >= FEW_ROWS
+        return GemmProblem(
+            batch=batch[0] if batch else 1,
+            m=m,
+            n=n,
+            k=k,
+            x=_index(x, swap=on_arrays),
+            w=_index(w, swap=True),
+            y=_index(template, swap=True),
+            dtype=dtype,
+            result_dtype=result,
+        )
 
-    def _record(self, template: TemplateBuffer, epilogues: Sequence[BaseSchedulerNode]) -> LoopRecorder:
-        problem = self.problem(template)
-        frame = Frame(template.get_name(), problem.frame, problem.y.strides)
-        return record_epilogues([node for node in epilogues if isinstance(node, SchedulerNode)], frame)
+
+class BmmTemplate(GemmTemplate):
+    """`bmm`: operands of rank 3, one product per batch entry."""
+
+    REDUCTION_EPILOGUE_ALIASING: ClassVar[tuple[str, ...] | None] = ("batch", "n", "m")
 
 
-def _index(buffer: inductor_ir.IRNode) -> AffineIndex:
-    """Strides over three axes, the batch first (0 where there is none)."""
+def _index(buffer: inductor_ir.IRNode, *, swap: bool) -> AffineIndex:
+    """Strides over (batch, rows, columns), the last two exchanged where `swap`; 0 along axes of one element, however
+    the layout calls their stride, and for a batch that is not there."""
     layout = buffer.get_layout()
-    strides = [int(stride) for stride in layout.stride]
-    return AffineIndex(tuple([0] * (3 - len(strides)) + strides), int(layout.offset))
+    strides = [0 if int(size) == 1 else int(step) for size, step in zip(layout.size, layout.stride, strict=True)]
+    batch, rows, columns = [0] * (3 - len(strides)) + strides
+    return AffineIndex((batch, columns, rows) if swap else (batch, rows, columns), int(layout.offset))
+
+
+def _by_operand(views: Sequence[LoopView], operands: Mapping[Operand, str]) -> dict[Operand, list[LoopView]]:
+    """Prologues by the operand that they make, in order of execution."""
+    groups: dict[Operand, list[LoopView]] = {"x": [], "w": []}
+    wanted = {operand: {name} for operand, name in operands.items()}
+    if views and operands["x"] == operands["w"]:
+        raise UnsupportedError("both operands are one buffer; a prologue would be computed in two layouts")
+    for view in reversed(views):
+        made = set(view.node.get_buffer_names())
+        owner = next((operand for operand in _OPERANDS if made & wanted[operand]), None)
+        if owner is None:
+            raise UnsupportedError(f"{view.get_name()} makes no operand")
+        groups[owner].insert(0, view)
+        wanted[owner] |= set(view.reads())
+    return groups
+
+
+def _with_product(tail: LoopProgram | None, problem: GemmProblem, name: str, *, stored: bool) -> LoopProgram | None:
+    """The tail with the product itself as a value that is rounded and stored: its buffer has another type than its
+    sums."""
+    if not stored:
+        return tail
+    access = Access(name, problem.result_dtype, problem.y)
+    load = Operation("load", (), computed_dtype(problem.result_dtype), access=access)
+    if tail is None:
+        return LoopProgram(problem.frame("y"), (load,), (Store(access, 0),), 1)
+    operations = list(tail.operations)
+    known = next((number for number, op in enumerate(operations) if op.access == access), None)
+    if known is None:
+        known = len(operations)
+        operations.append(load)
+    return replace(tail, operations=tuple(operations), stores=(*tail.stores, Store(access, known)))
+
+
+def _on_accumulator(tail: LoopProgram, problem: GemmProblem, name: str) -> LoopProgram:
+    """The tail reading the sums, in their own type, where it reads the result."""
+    sums = Access(RESULT, problem.accumulator, problem.y)
+    operations: list[Operation] = []
+    renumbered: list[int] = []
+    for original in tail.operations:
+        op = replace(original, operands=tuple(renumbered[number] for number in original.operands))
+        if op.access is not None and op.access.buffer == name:
+            operations.append(replace(op, access=sums, dtype=computed_dtype(problem.accumulator)))
+            if op.dtype != operations[-1].dtype:
+                operations.append(Operation("to_dtype", (len(operations) - 1,), op.dtype))
+        else:
+            operations.append(op)
+        renumbered.append(len(operations) - 1)
+    stores = tuple(replace(store, value=renumbered[store.value]) for store in tail.stores)
+    return replace(tail, operations=tuple(operations), stores=stores)

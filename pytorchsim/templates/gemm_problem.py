@@ -2,7 +2,8 @@
 
 In: the frozen layouts of Inductor's buffers, recorded programs. Out: hashable values that the tile search is keyed by.
 Every operand and the result has a *frame*: (batch, lane axis, walked axis). X is split along k over the lanes and
-walked along m, W split along n and walked along k, the result split along n and walked along m.
+walked along m (on the vector lanes it is the same in every lane: m outside, k walked), W split along n and walked
+along k, the result split along n and walked along m.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def accumulator_dtype(dtype: Dtype) -> Dtype:
 @dataclass(frozen=True)
 class GemmProblem:
     """Y[b, m, n] = sum over k of X[b, m, k] * W[b, k, n]. `x`, `w`, `y` are indices over their frames, in elements:
-    (b, k, m), (b, n, k) and (b, n, m)."""
+    (b, k, m) or (b, m, k), (b, n, k) and (b, n, m)."""
 
     batch: int
     m: int
@@ -60,7 +61,8 @@ class GemmProblem:
 
     def frame(self, part: Part) -> tuple[int, int, int]:
         """Sizes along (batch, lane axis, walked axis)."""
-        lane, walked = {"x": (self.k, self.m), "w": (self.n, self.k), "y": (self.n, self.m)}[part]
+        x = (self.k, self.m) if self.on_arrays else (self.m, self.k)
+        lane, walked = {"x": x, "w": (self.n, self.k), "y": (self.n, self.m)}[part]
         return self.batch, lane, walked
 
     def index(self, part: Part) -> AffineIndex:

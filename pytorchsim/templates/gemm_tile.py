@@ -3,7 +3,7 @@
 In: a problem, what is fused, the machine. Out: values. A step multiplies X[m, k] by W[k, n] and adds to Y[m, n]. A
 *block* is what a buffer holds of a frame (batch, lane axis, walked axis): slots of the lane axis, each a dense run
 along the walked axis. Steps run k innermost; of the two operands the one that the inner tile loop does not index
-stays in the scratchpad over that loop (`stationary`), with a copy for each k tile.
+stays in the scratchpad over that loop (`stationary`), with a copy for each k tile; where that is too much, none does.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from pytorchsim.templates.stages import plan_stages
 from pytorchsim.templates.tile import Tile
 from pytorchsim.templates.tile_search import vector_registers
 
-__all__ = ["Block", "GemmTile", "fused_tile", "program_blocks"]
+__all__ = ["RESULT", "Block", "GemmTile", "Stationary", "fused_tile", "program_blocks"]
 
 Body = Literal["array", "lanes"]
+
+Stationary = Literal["x", "w", "none"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class GemmTile:
     m: int
     n_slots: int
     k: int
-    stationary: Operand
+    stationary: Stationary
     vector: int
     lanes: int
     column: bool = False
@@ -64,6 +66,11 @@ class GemmTile:
     def k_blocks(self) -> int:
         """Weight matrices of an array per step."""
         return self.k // self.lanes
+
+    @property
+    def outer(self) -> Operand:
+        """The operand that the outer tile loop indexes: X over m, W over n."""
+        return "x" if self.stationary == "x" else "w"
 
     def counts(self, problem: GemmProblem) -> tuple[int, int, int]:
         """Tiles along m, n, k."""
@@ -103,12 +110,17 @@ class GemmTile:
             "n": self.n,
             "k": self.k,
             "arrays": self.n_slots if self.body == "array" else 0,
+            "stationary_x": int(self.stationary == "x"),
             "stationary_w": int(self.stationary == "w"),
             "column": int(self.column),
         }
 
+    def label(self) -> str:
+        """Short, for messages."""
+        return f"{self.m}x{self.n}x{self.k}, {self.stationary.upper()} stays"
+
     def buffers(self, problem: GemmProblem, fusion: GemmFusion, config: NpuConfig) -> dict[str, BufferNeed]:
-        """Every buffer of the kernel by name: x, w, y, x_in0 ... (a prologue's loads), in0 ..., out0 ... (the tail's)."""
+        """Every buffer of the kernel by name: x, w, y; a prologue's loads x_in0 ...; the tail's in0 ..., out0 ..."""
         needs: dict[str, BufferNeed] = {}
         operands: tuple[Operand, Operand] = ("x", "w")
         for operand in operands:
@@ -158,4 +170,6 @@ def fused_tile(program: LoopProgram, block: Block, config: NpuConfig) -> Tile:
     vector = max(2, lmul * config.core.vlen_bits // widest)
     while block.pitch % vector:
         vector //= 2
-    return Tile((1, block.lane_size, block.pitch), 1, 1, block.slots, rows_inner=False, vector_elements=vector, unroll=unroll)
+    return Tile(
+        (1, block.lane_size, block.pitch), 1, 1, block.slots, rows_inner=False, vector_elements=vector, unroll=unroll
+    )

@@ -18,12 +18,16 @@ from pytorchsim.target.dtypes import I32
 from pytorchsim.templates.block import Block as TileBlock
 from pytorchsim.templates.block import BufferKey, StoreBuffer
 from pytorchsim.templates.gemm_tile import Block, fused_tile
-from pytorchsim.templates.loop_program import LoopProgram
+from pytorchsim.templates.loop_program import Access, LoopProgram
 from pytorchsim.templates.stages import plan_stages
 from pytorchsim.templates.tile import Tile
 from pytorchsim.templates.vector_values import to_memory, vector_type
 
-__all__ = ["OperandFunction", "operand_function"]
+__all__ = ["KAxis", "OperandFunction", "operand_function"]
+
+
+KAxis = Literal["", "lane", "walked"]
+"""Which axis of an operand's frame is k; empty where no tile ends beyond K."""
 
 
 @dataclass(frozen=True)
@@ -32,24 +36,26 @@ class OperandFunction:
     a scalar."""
 
     function: TileFunction
-    buffers: tuple[BufferKey, ...]
+    buffers: tuple[Access | StoreBuffer, ...]
     masks: bool
 
 
 def operand_function(
-    kernel: KernelBuilder, name: str, program: LoopProgram, block: Block, *, masks: Literal["", "lane", "walked"]
+    kernel: KernelBuilder, name: str, program: LoopProgram, block: Block, *, masks: KAxis
 ) -> OperandFunction:
     """`name(loads..., operand, [left])`. `masks`: the axis of the frame that is k, where its last tile is not full."""
     tile = fused_tile(program, block, kernel.config)
-    keys: list[BufferKey] = [*program.loads, StoreBuffer(0)]
+    keys: list[Access | StoreBuffer] = [*program.loads, StoreBuffer(0)]
     pointers = []
     for key in keys:
         access = program.stores[0].access if isinstance(key, StoreBuffer) else key
-        elements = tile.elements(row_level=program.is_row_level(access))
+        whole = isinstance(key, StoreBuffer) or not program.is_row_level(access)
+        elements = tile.elements(row_level=not whole)
         pointers.append((elements, builders.element_type(access.dtype)))
     scalars = [ir.IndexType.get()] if masks else []
     with kernel.tile_function(name, pointers, scalars) as function:
-        values = TileBlock(program, tile, dict(zip(keys, function.arguments, strict=False)), {})
+        pointer_of: dict[BufferKey, ir.Value] = dict(zip(keys, function.arguments, strict=False))
+        values = TileBlock(program, tile, pointer_of, {})
         left = function.arguments[-1] if masks else None
         slots = scf.ForOp(*map(builders.index_constant, (0, tile.blocks, 1)))
         with ir.InsertionPoint(slots.body):
@@ -71,7 +77,11 @@ def _slot(block: TileBlock, program: LoopProgram, slot: ir.Value, masks: str, le
         stored = program.stores[0]
         value = to_memory(values[stored.value], stored.access.dtype, tile.vector_elements)
         if left is not None:
-            number = _lane_number(tile, slot, kernel_lanes(tile)) if masks == "lane" else _walked_number(tile, steps.induction_variable)
+            number = (
+                _lane_number(tile, slot, _lanes(tile))
+                if masks == "lane"
+                else _walked_number(tile, steps.induction_variable)
+            )
             exists = arith.cmpi(arith.CmpIPredicate.ult, number, _spread(left, tile.vector_elements))
             zero = arith.constant(value.type, _zero(ir.VectorType(value.type)))
             value = arith.select(exists, value, zero)
@@ -79,7 +89,7 @@ def _slot(block: TileBlock, program: LoopProgram, slot: ir.Value, masks: str, le
         scf.YieldOp([])
 
 
-def kernel_lanes(tile: Tile) -> int:
+def _lanes(tile: Tile) -> int:
     """Lanes over which the block's lane axis is spread."""
     return tile.sizes[1] // tile.lane_run
 

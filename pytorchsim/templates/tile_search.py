@@ -19,14 +19,14 @@ from pytorchsim.templates.reductions import REDUCTIONS
 from pytorchsim.templates.stages import Stage
 from pytorchsim.templates.tile import Footprint, Tile, footprint
 
-__all__ = ["TileSearch", "search", "vector_registers"]
+__all__ = ["SFU_OPERATIONS", "TileSearch", "search", "vector_registers"]
 
 _MAX_LMUL = 8
 _VECTOR_REGISTERS = 32
 _TILE_LOOP_CYCLES = 40
 """Scalar work per tile: origins, `dma.set`s and the call. An estimate, used to rank candidates only."""
 
-_SFU_OPERATIONS = frozenset({"exp", "log", "sin", "cos", "tanh", "erf", "atan", "sigmoid"})
+SFU_OPERATIONS = frozenset({"exp", "log", "sin", "cos", "tanh", "erf", "atan", "sigmoid"})
 _ROTATION_CYCLES = 12
 """One step of folding a vector or the lanes: a rotation and an operation, each with its latency. An estimate."""
 
@@ -181,7 +181,7 @@ def _compute_cycles(program: LoopProgram, stages: Sequence[Stage], tile: Tile, c
     beats = max(1.0, tile.vector_elements * 8 * _widest_bytes(program) / config.core.datapath_bits)
 
     def cycles(numbers: Sequence[int]) -> float:
-        special = sum(1 for number in numbers if program.operations[number].name in _SFU_OPERATIONS)
+        special = sum(1 for number in numbers if program.operations[number].name in SFU_OPERATIONS)
         simple = (len(numbers) - special) * beats / config.core.issue_width
         return max(1.0, simple + special * tile.vector_elements / config.core.sfu_elements_per_cycle)
 

@@ -1,0 +1,271 @@
+"""What a tile of a matrix product costs: named rules, each an estimate in cycles, and what does not overlap.
+
+In: a problem, what is fused, a tile, the machine. Out: a `GemmCost`. Pure. The rules rank candidates; the simulator
+times them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from functools import lru_cache
+
+from pytorchsim.config.model import NpuConfig
+from pytorchsim.templates.array_step import ArraySchedule
+from pytorchsim.templates.gemm_problem import GemmFusion, GemmProblem, Operand
+from pytorchsim.templates.gemm_tile import RESULT, Block, GemmTile, fused_tile
+from pytorchsim.templates.lane_step import ROWS_AT_ONCE
+from pytorchsim.templates.loop_program import Access, AffineIndex, LoopProgram
+from pytorchsim.templates.stages import plan_stages
+from pytorchsim.templates.tile_search import SFU_OPERATIONS
+
+__all__ = ["GemmCost", "cost_of"]
+
+_STEP_SCALAR_CYCLES = 60
+"""Control per step: origins, `dma.set`s, calls."""
+
+_FOLD_CYCLES = 12
+"""One step of folding a vector: a rotation and an addition with their latencies."""
+
+
+@dataclass(frozen=True)
+class GemmCost:
+    """Cycles by rule. `array`: matrices and rows that pass the arrays; `fill`: filling and draining them, once per
+    call; `vector`: additions, tails and prologues on the lanes; `dram`: all transfers at full bandwidth; `scalar`:
+    control. `total`: their sum without what overlaps."""
+
+    array: float
+    fill: float
+    vector: float
+    dram: float
+    scalar: float
+    total: float
+
+    def describe(self) -> str:
+        """One line for reports."""
+        parts = ", ".join(f"{name} {getattr(self, name):.0f}" for name in ("array", "fill", "vector", "dram", "scalar"))
+        return f"{self.total:.0f} cycles ({parts})"
+
+
+@dataclass(frozen=True)
+class _Flow:
+    """A tile's steps as the timing sees them, in cycles. Loads of a step where the stationary operand is fetched
+    (`first_load`) and where it is there already; `ends`: stores (and loads of the tail) per result tile or column."""
+
+    inner: int
+    outer: int
+    depth: int
+    column: bool
+    step: float
+    first_step: float
+    tail: float
+    first_load: float
+    next_load: float
+    ends: float
+    latency: float
+
+    def cycles(self) -> float:
+        """Of all outer tiles: a few are followed step by step, the rest goes on at the rate of the last ones."""
+        inner, outer = min(self.inner, 3), min(self.outer, 2)
+        time = self._follow(outer, inner)
+        per_inner = self._follow(1, inner) - self._follow(1, inner - 1) if inner > 1 else 0.0
+        time += outer * (self.inner - inner) * per_inner
+        if self.outer > outer:
+            per_outer = time - self._follow(1, inner) - (self.inner - inner) * per_inner
+            time += (self.outer - outer) * per_outer
+        return time
+
+    def _follow(self, outer: int, inner: int) -> float:
+        """The DRAM serves transfers in order; a step waits for its loads, which start one step ahead, and the start of
+        a result for the stores of the one before the last."""
+        steps = [
+            (self.first_load if number == 0 else self.next_load, number == 0, k)
+            for _ in range(outer)
+            for number in range(inner)
+            for k in range(self.depth)
+        ]
+        dram = core = 0.0
+        loaded = [0.0] * (len(steps) + 1)
+        stored = [0.0, 0.0]
+        ends_at = inner * self.depth if self.column else self.depth
+        dram = steps[0][0]
+        loaded[0] = dram + self.latency
+        for number, (_, fresh, _) in enumerate(steps):
+            if number + 1 < len(steps):
+                dram = max(dram, core) + steps[number + 1][0]
+                loaded[number + 1] = dram + self.latency
+            core = max(core, loaded[number])
+            if number % ends_at == 0:
+                core = max(core, stored[number // ends_at % 2])
+            core += self.first_step if fresh else self.step
+            if number % ends_at == ends_at - 1:
+                core += self.tail
+                dram = max(dram, core) + self.ends
+                stored[number // ends_at % 2] = dram + self.latency
+        return max(core, *stored)
+
+
+def cost_of(
+    problem: GemmProblem, fusion: GemmFusion, tile: GemmTile, config: NpuConfig, enough: float = math.inf
+) -> GemmCost:
+    """All rules for one candidate. Where no order of events can make it better than `enough`, `total` is a bound."""
+    counts_m, counts_n, counts_k = tile.counts(problem)
+    inner, outer = (counts_n, counts_m) if tile.outer == "x" else (counts_m, counts_n)
+    outer *= problem.batch
+    steps = outer * inner * counts_k
+    units = outer if tile.column else outer * inner
+
+    if tile.body == "array":
+        step = _array_step_cycles(ArraySchedule.of(tile, problem.dtype, config), config)
+        fill, lane_step = 3 * tile.lanes - 1, 0.0
+    else:
+        step = lane_step = _lane_step_cycles(tile, problem, config)
+        fill = 0
+    tail = _program_cycles(fusion.tail, tile.block("y", problem), config) if fusion.tail else 0.0
+    operands: tuple[Operand, Operand] = ("x", "w")
+    streamed = [operand for operand in operands if operand != tile.stationary]
+    both, alone = (
+        sum(_prologue_cycles(problem, fusion, tile, operand, config) for operand in these)
+        for these in (operands, streamed)
+    )
+    bandwidth, issue = config.dram_bytes_per_cycle, config.dma.issue_cycles
+    load = {operand: _operand_bytes(problem, fusion, tile, operand, config) / bandwidth + issue for operand in operands}
+    first_load, next_load = sum(load.values()), sum(load[operand] for operand in streamed)
+    ends = _result_bytes(problem, fusion, tile, config) / bandwidth + issue
+    fresh, reused = outer * counts_k, steps - outer * counts_k
+    dram = fresh * first_load + reused * next_load + units * ends
+    compute = steps * (step + _STEP_SCALAR_CYCLES) + units * tail + fresh * both + reused * alone
+    total = max(dram, compute)
+    if total < enough:
+        total = _Flow(
+            inner=inner,
+            outer=outer,
+            depth=counts_k,
+            column=tile.column,
+            step=step + alone + _STEP_SCALAR_CYCLES,
+            first_step=step + both + _STEP_SCALAR_CYCLES,
+            tail=tail,
+            first_load=first_load,
+            next_load=next_load,
+            ends=ends,
+            latency=config.dram.latency_cycles + 2.0 * config.network.latency_cycles,
+        ).cycles()
+    return GemmCost(
+        array=steps * max(0.0, step - fill - lane_step),
+        fill=float(steps * fill),
+        vector=steps * lane_step + units * tail + fresh * both + reused * alone,
+        dram=dram,
+        scalar=float(steps * _STEP_SCALAR_CYCLES),
+        total=total,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _array_step_cycles(plan: ArraySchedule, config: NpuConfig) -> float:
+    """Follow the pushes and pops of a step through queues, shadow weights and fill, as `array_step` orders them. Long
+    steps are continued at the rate of their last matrices."""
+    blocks = min(plan.blocks, plan.ahead + 3)
+    first = _follow(plan, blocks, config)
+    if blocks == plan.blocks:
+        return first
+    return first + (plan.blocks - blocks) * (first - _follow(plan, blocks - 1, config))
+
+
+def _follow(plan: ArraySchedule, blocks: int, config: NpuConfig) -> float:
+    lanes, queue, vector = config.core.lanes, config.array.queue_entries, plan.vector
+    per_pop = plan.slots * max(2.0 * vector * plan.sum_bits / config.core.datapath_bits, 8 / config.core.issue_width)
+    now = port_free = taken = loaded = shadow_free = inputs_free = 0.0
+    shadow_waits = False
+    ready: deque[float] = deque()
+    for event in plan.events(blocks):
+        if event in ("first weights", "weights"):
+            first = event == "first weights"
+            start = max(taken, shadow_free) if first else taken
+            now = max(now, port_free, start + plan.piece - queue)
+            port_free, start = now + plan.piece, max(start, now)
+            loaded = start + lanes if first else loaded
+            shadow_waits |= first
+            taken = start + plan.piece
+            loaded = max(loaded, taken)
+        elif event == "inputs":
+            start = max(now, inputs_free, loaded)
+            now = max(now, start + vector - queue)
+            start = max(now, start)
+            shadow_free, shadow_waits = (start if shadow_waits else shadow_free), False
+            inputs_free = start + vector
+            ready.append(start + 2 * lanes - 1)
+        else:
+            now = max(now + per_pop, ready.popleft())
+    return now + vector + per_pop
+
+
+def _lane_step_cycles(tile: GemmTile, problem: GemmProblem, config: NpuConfig) -> float:
+    rows = min(ROWS_AT_ONCE, tile.m)
+    beats = max(1.0, tile.vector * problem.accumulator.bits / config.core.datapath_bits)
+    narrow = 1.0 if problem.dtype != problem.accumulator else 0.0
+    loads = (1 + rows) * beats / config.core.scratchpad_load_ports
+    issue = (3 * rows + 4) / config.core.issue_width
+    walk = max(loads, (rows * (1 + narrow) + narrow) * beats, issue, float(config.latency.vector_fp_cycles))
+    folds = rows * (tile.vector.bit_length() - 1) * _FOLD_CYCLES * beats
+    return tile.n_slots * (tile.m / rows) * (tile.k / tile.vector * walk + folds)
+
+
+def _prologue_cycles(
+    problem: GemmProblem, fusion: GemmFusion, tile: GemmTile, operand: Operand, config: NpuConfig
+) -> float:
+    program = fusion.prologue(operand)
+    return _program_cycles(program, tile.block(operand, problem), config) if program else 0.0
+
+
+def _program_cycles(program: LoopProgram, block: Block, config: NpuConfig) -> float:
+    """A program on a block: simple operations by beats, special functions one element per cycle."""
+    tile = fused_tile(program, block, config)
+    widest = max([access.dtype.bits for access in program.accesses()], default=32)
+    beats = max(1.0, tile.vector_elements * widest / config.core.datapath_bits)
+    cycles = 0.0
+    for stage in plan_stages(program):
+        numbers = (*stage.walk_operations, *stage.reductions)
+        special = sum(1 for number in numbers if program.operations[number].name in SFU_OPERATIONS)
+        plain = len(numbers) - special + len(stage.walk_stores)
+        cycles += max(plain * beats, special * tile.vector_elements / config.core.sfu_elements_per_cycle)
+        if stage.reductions:
+            folds = len(stage.reductions) * (tile.vector_elements.bit_length() - 1)
+            cycles += folds * _FOLD_CYCLES * beats / max(1, tile.walk_count)
+    return tile.blocks * tile.walk_count * cycles
+
+
+def _operand_bytes(
+    problem: GemmProblem, fusion: GemmFusion, tile: GemmTile, operand: Operand, config: NpuConfig
+) -> float:
+    """Of one tile of an operand, or of what its prologue reads."""
+    block, frame = tile.block(operand, problem), problem.frame(operand)
+    program = fusion.prologue(operand)
+    accesses = program.loads if program else (Access(operand, problem.dtype, problem.index(operand)),)
+    return sum(_moved_bytes(access, block, frame, config) for access in accesses)
+
+
+def _result_bytes(problem: GemmProblem, fusion: GemmFusion, tile: GemmTile, config: NpuConfig) -> float:
+    """What the end of one result tile (or column) moves. Whether the product itself is stored is not known here: it is
+    counted where no tail stores."""
+    block, frame = tile.block("y", problem), problem.frame("y")
+    accesses = [Access(RESULT, problem.result_dtype, problem.y)]
+    if fusion.tail is not None:
+        accesses = [access for access in fusion.tail.accesses() if access.buffer != RESULT]
+    return sum(_moved_bytes(access, block, frame, config) for access in accesses)
+
+
+def _moved_bytes(access: Access, block: Block, frame: tuple[int, int, int], config: NpuConfig) -> float:
+    """Whole bursts of the block's runs that are contiguous in memory; ends beyond the frame do not move."""
+    index: AffineIndex = access.index
+    sizes = [(index.strides[1], min(block.lane_size, frame[1])), (index.strides[2], min(block.walked_size, frame[2]))]
+    size, burst = access.dtype.bytes, config.dram.burst_bytes
+    moved = [(abs(stride), count) for stride, count in sorted(sizes) if stride and count > 1]
+    if not moved:
+        return float(burst)
+    run, rows = (moved[0][1], moved[1:]) if moved[0][0] == 1 else (1, moved)
+    whole = -(-run * size // burst) * burst
+    count = 1
+    for _, extent in rows:
+        count *= extent
+    return float(whole * count)
