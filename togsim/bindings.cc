@@ -199,8 +199,21 @@ void bind_simulator(nb::module_& module) {
       .def_ro("dma", &TimingResult::dma)
       .def_prop_ro("dram_busy_cycles", [](const TimingResult& r) { return r.memory.busy_cycles; });
 
-  module.def("simulate", &npu::timing::simulate, "params"_a, "traces"_a,
-             nb::call_guard<nb::gil_scoped_release>());
+  module.def(
+      "simulate",
+      [](const TimingParams& params, const std::vector<const npu::Trace*>& traces) {
+        const auto stop = [] {  // a Python signal handler raised: Ctrl-C
+          const nb::gil_scoped_acquire gil;
+          return PyErr_CheckSignals() != 0;
+        };
+        try {
+          const nb::gil_scoped_release release;
+          return npu::timing::simulate(params, traces, stop);
+        } catch (const npu::timing::Stopped&) {
+          throw nb::python_error();
+        }
+      },
+      "params"_a, "traces"_a);
   module.def(
       "count_bursts",
       [](const RunTuple& runs, uint32_t burst_bytes) {

@@ -29,18 +29,22 @@ class EventQueue {
     std::push_heap(events_.begin(), events_.end(), later);
   }
 
-  // Runs until nothing is left to do.
-  void run() {
-    while (!events_.empty()) {
+  // Runs until nothing is left to do, or until `stop`, asked every few thousand events, says so: then false.
+  bool run(const std::function<bool()>& stop) {
+    for (uint64_t count = 1; !events_.empty(); ++count) {
+      if (count % kEventsBetweenStops == 0 && stop()) return false;
       std::pop_heap(events_.begin(), events_.end(), later);
       const Event event = std::move(events_.back());  // the action may schedule more
       events_.pop_back();
       now_ = event.tick;
       event.action();
     }
+    return true;
   }
 
  private:
+  static constexpr uint64_t kEventsBetweenStops = 4096;  // well below a millisecond
+
   struct Event {
     Tick tick;
     uint64_t sequence;

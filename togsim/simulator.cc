@@ -9,7 +9,8 @@
 
 namespace npu::timing {
 
-TimingResult simulate(const TimingParams& params, const std::vector<const Trace*>& traces) {
+TimingResult simulate(const TimingParams& params, const std::vector<const Trace*>& traces,
+                      const std::function<bool()>& stop) {
   if (traces.empty()) throw std::invalid_argument("simulate: no trace");
   EventQueue events;
   const auto count = static_cast<uint32_t>(traces.size());
@@ -22,7 +23,7 @@ TimingResult simulate(const TimingParams& params, const std::vector<const Trace*
     cores.push_back(make_trace_core(events, *engines[i], *traces[i]));
   }
   for (auto& core : cores) core->start();
-  events.run();
+  if (!events.run(stop)) throw Stopped();
 
   std::string stuck;
   for (uint32_t i = 0; i < count; ++i) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
+#include <functional>
 #include <vector>
 
 #include "core.h"
@@ -25,8 +27,16 @@ struct TimingResult {
   MemoryStats memory;
 };
 
-// Plays one trace per core, all starting in cycle 0. Deterministic.
-// Throws std::invalid_argument for impossible figures or traces, std::runtime_error when cores wait forever.
-TimingResult simulate(const TimingParams& params, const std::vector<const Trace*>& traces);
+// `stop` ended the simulation.
+class Stopped : public std::exception {
+ public:
+  const char* what() const noexcept override { return "simulate: stopped"; }
+};
+
+// Plays one trace per core, all starting in cycle 0. Deterministic. `stop` is asked now and then whether to
+// give up. Throws std::invalid_argument for impossible figures or traces, std::runtime_error when cores wait
+// forever, Stopped.
+TimingResult simulate(const TimingParams& params, const std::vector<const Trace*>& traces,
+                      const std::function<bool()>& stop);
 
 }  // namespace npu::timing

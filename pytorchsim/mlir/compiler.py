@@ -1,18 +1,15 @@
 """The compiler: a kernel module's text in, a linked `Program` out.
 
-`compile_kernel` runs the pipeline, then LLVM (in worker processes, with the object cache before it), then the audit.
-`compile_kernel_async` does so on a thread. `link_program` places the buffers of each kernel in the scratchpad, checks
-the budget and links a graph's kernels once.
+`compile_kernel` runs the pipeline, then LLVM (in worker processes, with stored objects before it), then the audit.
+`link_program` places the buffers of each kernel in the scratchpad, checks the budget and links a graph's kernels once.
+Threads, and the store of whole kernels and programs, are in front of both: `build.py`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
-import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TypedDict
 
@@ -23,7 +20,7 @@ from pytorchsim.config.environment import read_environment
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.errors import CompileError, IRVerificationError
 from pytorchsim.mlir.audit import audit_control_function, audit_tile_function, stack_frame_bytes
-from pytorchsim.mlir.cache import object_key, shared_cache
+from pytorchsim.mlir.cache import shared_store
 from pytorchsim.mlir.compiled_kernel import BufferLayout, CompiledKernel, check_budget, place_buffers
 from pytorchsim.mlir.dialect import ORIGINS_ATTRIBUTE, TILE_SHAPE_ATTRIBUTE, npu_context
 from pytorchsim.mlir.dump import Dump
@@ -32,14 +29,14 @@ from pytorchsim.mlir.object_digest import object_digest
 from pytorchsim.mlir.passes.walk import kernel_name
 from pytorchsim.mlir.pipeline import PASSES, run_pipeline
 from pytorchsim.mlir.program import Program, read_image
-from pytorchsim.mlir.workers import LlvmOutput, WorkerError, shared_pool
+from pytorchsim.mlir.stored import LlvmOutput, keep_output, output_key, stored_output
+from pytorchsim.mlir.workers import WorkerError, features_for, shared_pool
 
 __all__ = [
     "BufferLayout",
     "CompiledKernel",
     "check_budget",
     "compile_kernel",
-    "compile_kernel_async",
     "link_program",
     "place_buffers",
 ]
@@ -92,13 +89,6 @@ def compile_kernel(name: str, mlir_text: str, config: NpuConfig, dump_dir: Path 
     )
     check_budget(kernel, config)
     return kernel
-
-
-def compile_kernel_async(
-    name: str, mlir_text: str, config: NpuConfig, dump_dir: Path | None = None
-) -> Future[CompiledKernel]:
-    """`compile_kernel` on a thread of ours; as many at a time as there are LLVM workers."""
-    return _threads().submit(compile_kernel, name, mlir_text, config, dump_dir)
 
 
 def link_program(kernels: Sequence[CompiledKernel], config: NpuConfig) -> Program:
@@ -168,11 +158,11 @@ def _facts(name: str, module: ir.Module) -> _Facts:
 
 def _run_llvm(kernel: str, function: str, ir_text: str, config: NpuConfig, dump: Dump) -> LlvmOutput:
     """Object and assembly of one function, from the cache or from a worker."""
-    store = shared_cache()
-    key = object_key(ir_text, config.core.vlen_bits)
+    store = shared_store()
+    key = output_key(ir_text, features_for(config.core.vlen_bits))
     first = len(PASSES) + 1
     dump.write(f"{first:02d}-llvm-{function}.ll", lambda: ir_text)
-    output = store.read(key) if store else None
+    output = stored_output(store, key) if store else None
     if output is None:
         try:
             output = shared_pool(read_environment().workers).compile(ir_text, config.core.vlen_bits)
@@ -180,7 +170,7 @@ def _run_llvm(kernel: str, function: str, ir_text: str, config: NpuConfig, dump:
             where = _keep_failure(dump, function, key, ir_text)
             raise CompileError(f"function {function!r}: {error}", kernel=kernel, stage="llvm", dump=where) from error
         if store:
-            store.write(key, output)
+            keep_output(store, key, output)
     dump.write(f"{first + 1:02d}-optimised-{function}.ll", lambda: output.optimised)
     dump.write(f"{first + 2:02d}-assembly-{function}.s", lambda: output.assembly)
     dump.write(f"{first + 3:02d}-object-{function}.o", lambda: output.object_bytes)
@@ -213,23 +203,3 @@ def _keep_failure(dump: Dump, function: str, key: str, ir_text: str) -> str:
     except OSError:
         return ""
     return str(folder)
-
-
-_executor: ThreadPoolExecutor | None = None
-_executor_lock = threading.Lock()
-
-
-def _threads() -> ThreadPoolExecutor:
-    global _executor  # noqa: PLW0603 one per process, like the workers it drives
-    with _executor_lock:
-        if _executor is None:
-            _executor = ThreadPoolExecutor(read_environment().workers, thread_name_prefix="pytorchsim-compile")
-        return _executor
-
-
-def _forget_threads() -> None:
-    global _executor, _executor_lock
-    _executor, _executor_lock = None, threading.Lock()
-
-
-os.register_at_fork(after_in_child=_forget_threads)

@@ -10,9 +10,6 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import SymbolTableSection
-
 __all__ = ["Program", "read_image"]
 
 
@@ -46,6 +43,9 @@ def read_image(
     image: bytes,
 ) -> tuple[tuple[tuple[int, bytes, int, int], ...], dict[str, tuple[int, int]]]:
     """The loadable segments and the symbols of an ELF file. Mapping symbols (`$x`) and local labels are left out."""
+    from elftools.elf.elffile import ELFFile  # only here: a program from the store is read without it
+    from elftools.elf.sections import SymbolTableSection
+
     elf = ELFFile(io.BytesIO(image))
     segments = sorted(
         (int(segment["p_vaddr"]), bytes(segment.data()), int(segment["p_memsz"]), int(segment["p_flags"]))

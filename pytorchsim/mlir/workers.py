@@ -20,13 +20,13 @@ import tempfile
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from pytorchsim.mlir.dialect import TARGET_TRIPLE
+from pytorchsim.mlir.stored import LlvmOutput
 
-__all__ = ["LlvmOutput", "WorkerError", "WorkerPool", "features_for", "shared_pool"]
+__all__ = ["LlvmOutput", "WorkerError", "WorkerPool", "features_for", "interrupt_shared_pool", "shared_pool"]
 
 _SCRIPT = Path(__file__).with_name("llvm_worker.py")
 _CPU = "generic-rv64"
@@ -41,15 +41,6 @@ class WorkerError(Exception):
 
 class _KilledError(WorkerError):
     """A worker was killed from outside while a request was with it."""
-
-
-@dataclass(frozen=True)
-class LlvmOutput:
-    """What LLVM made of a module. `optimised` is the IR after the O3 pipeline."""
-
-    object_bytes: bytes
-    assembly: str
-    optimised: str
 
 
 def features_for(vlen_bits: int) -> str:
@@ -171,6 +162,16 @@ class WorkerPool:
         for worker in idle:
             self._end(worker)
 
+    def interrupt(self) -> None:
+        """Kill every worker, so that requests that run end with a WorkerError; later ones get new workers."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+            busy = self._started.difference(idle)
+        for worker in busy:
+            worker.process.kill()  # the thread that waits for it does the rest
+        for worker in idle:
+            self._end(worker)
+
     def forget(self) -> None:
         """In a fork: the workers are the parent's."""
         for worker in self._started:
@@ -196,6 +197,8 @@ class WorkerPool:
 
     def _take(self) -> _Worker:
         with self._lock:
+            if self._closed:
+                raise WorkerError("the process is ending")
             idle = self._idle.pop() if self._idle else None
         return self._start() if idle is None else idle
 
@@ -236,10 +239,20 @@ def shared_pool(workers: int) -> WorkerPool:
         return _shared
 
 
+def interrupt_shared_pool() -> None:
+    """`WorkerPool.interrupt` of the process's pool, if there is one."""
+    with _shared_lock:
+        pool = _shared
+    if pool is not None:
+        pool.interrupt()
+
+
 def _close_shared() -> None:
     with _shared_lock:
-        if _shared is not None:
-            _shared.close()
+        pool = _shared
+    if pool is not None:
+        pool.close()
+        pool.interrupt()
 
 
 def _forget_shared() -> None:

@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING, Any, get_args
 from pytorchsim.config.environment import read_environment
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.config.session import Mode
+from pytorchsim.mlir.build import build_kernel, build_program, cancel_builds
+from pytorchsim.mlir.cache import shared_store
 from pytorchsim.report.record import GraphRecord
 from pytorchsim.runtime.kernel import Kernel, KernelMetadata
+from pytorchsim.runtime.progress import ProgressLine
 from pytorchsim.runtime.session import thread_session
 
 if TYPE_CHECKING:
@@ -32,14 +35,13 @@ class Graph:
     """A graph at run time. Immutable once linked; several threads may run it."""
 
     def __init__(self, name: str, config: NpuConfig, mode: Mode, facts: Mapping[str, list[Any]]) -> None:
-        environment = read_environment()
         self.name = name
         self.config = config
         self.config_digest = config.digest()
         self.mode: Mode = mode
         self.facts = facts
-        self.measures_anew = environment.no_cache
-        self._dump_dir = environment.dump_dir
+        self.store = shared_store()
+        self._dump_dir = read_environment().dump_dir
         self._kernels: list[Kernel] = []
         self._program: Program | None = None
         self._build_seconds: dict[str, float] = {"compile": 0.0, "link": 0.0}
@@ -72,30 +74,37 @@ class Graph:
             metadata: JSON with `origins`, `source_lines`, `shape`, `tile`, `reasons`, and `slots`: one direction per
                 argument, `load`, `store` or `load-store`.
         """
-        from pytorchsim.mlir.compiler import compile_kernel_async
-
         if self._program is not None:
             raise RuntimeError(f"graph {self.name!r} is linked; kernel {name!r} comes too late")
         parsed = KernelMetadata.parse(name, metadata)
         folder = None if self._dump_dir is None else self._dump_dir / self.name / name
-        kernel = Kernel(self, parsed, compile_kernel_async(name, mlir_text, self.config, folder))
+        kernel = Kernel(self, parsed, build_kernel(name, mlir_text, self.config, folder))
         self._kernels.append(kernel)
         return kernel
 
     def link(self) -> None:
-        """Wait for all kernels, link them to one program.
+        """Wait for all kernels, link them to one program. Kernels and programs come from the store if it has them.
 
         Raises:
             CompileError and its subclasses, SpadOverflowError, SetupError: of the first kernel that failed.
         """
         if self._program is not None or not self._kernels:
             return
-        from pytorchsim.mlir.compiler import link_program
-
         started = time.perf_counter()
-        compiled = [kernel.compiled() for kernel in self._kernels]
-        compile_done = time.perf_counter()
-        self._program = link_program(compiled, self.config)
+        try:
+            with ProgressLine(f"compiling {self.name}", len(self._kernels)) as progress:
+                compiled = []
+                for kernel in self._kernels:
+                    progress.start(kernel.name)
+                    compiled.append(kernel.compiled())
+                compile_done = time.perf_counter()
+                self._program = build_program(compiled, self.config)
+        except BaseException as error:  # nobody will ask for the other kernels
+            for kernel in self._kernels:
+                kernel.cancel()
+            if isinstance(error, KeyboardInterrupt):
+                cancel_builds()
+            raise
         with self._lock:
             self._build_seconds["compile"] += compile_done - started
             self._build_seconds["link"] += time.perf_counter() - compile_done

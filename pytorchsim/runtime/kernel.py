@@ -66,6 +66,7 @@ class Kernel:
         self._graph = graph
         self._metadata = metadata
         self._compiled = compiled
+        self._tiles: dict[str, TileKey] | None = None  # of the graph's one program
 
     @property
     def name(self) -> str:
@@ -75,6 +76,10 @@ class Kernel:
     def compiled(self) -> CompiledKernel:
         """The compiled kernel; waits for it. Raises what the compiler raised."""
         return self._compiled.result()
+
+    def cancel(self) -> None:
+        """The compiled kernel is not needed any more: if its compilation has not begun, it does not begin."""
+        self._compiled.cancel()
 
     def run(self, *tensors: torch.Tensor) -> None:
         """Launch the kernel on all cores of the machine.
@@ -88,7 +93,7 @@ class Kernel:
         """
         self._check(tensors)
         session = thread_session()
-        session.current_graph  # noqa: B018  raises outside of a graph
+        session.start_launch(self.name)
         slots = [_slot(session, tensor, writes) for tensor, writes in zip(tensors, self._metadata.writes, strict=True)]
         started = time.perf_counter()
         results = self._launch(session, slots)
@@ -113,31 +118,34 @@ class Kernel:
         program = self._graph.program
         machine: Machine = session.machine(config, self._graph.config_digest)
         machine.load(program)
-        digest = self._graph.config_digest
+        digest, store = self._graph.config_digest, self._graph.store
         tiles = self._tile_keys(program)
         results = []
         for core in range(config.cores):
             known = {}
-            if not self._graph.measures_anew:
-                known = {name: TILE_LATENCIES.known(digest, key) for name, key in tiles.items()}
+            if store is not None:  # without caches everything is measured anew
+                known = {name: TILE_LATENCIES.known(digest, key, store) for name, key in tiles.items()}
             result = machine.launch(
                 self.name, slots, core=core, cores=config.cores, mode=self._graph.mode, latencies=known
             )
             for name, measured in result.measured.items():
-                TILE_LATENCIES.add(digest, tiles[name], measured)
+                TILE_LATENCIES.add(digest, tiles[name], measured, store)
             results.append(result)
         return results
 
     def _tile_keys(self, program: Program) -> dict[str, TileKey]:
         """What each tile function's latency depends on, besides arguments and machine."""
+        if self._tiles is not None:
+            return self._tiles
         # Spills of vector registers are faster at addresses aligned to a port; the caller's frame decides.
         frame_bytes = self.compiled().frame_bytes[self.name]
         alignment = frame_bytes % self._graph.config.core.scratchpad_port_bytes
-        return {
+        self._tiles = {
             name: TileKey(program.tile_digests[name], alignment)
             for name in program.tile_functions
             if name.startswith(f"{self.name}__")
         }
+        return self._tiles
 
     def _record(self, session: ThreadSession, results: Sequence[LaunchResult]) -> None:
         timing = None

@@ -30,12 +30,12 @@ class ProgressLine:
         self, text: str, total: int | None = None, *, stream: TextIO | None = None, delay_seconds: float = DELAY_SECONDS
     ) -> None:
         self._text, self._total = text, total
-        self._stream = sys.stderr if stream is None else stream
+        self._stream: TextIO | None = sys.stderr if stream is None else stream  # a process may have no stderr
         self._lock = threading.Lock()
         self._steps, self._current, self._over = 0, "", False
         self._shown: tuple[Progress, TaskID] | None = None
         self._timer: threading.Timer | None = None
-        if self._stream.isatty():
+        if _is_terminal(self._stream):
             self._timer = threading.Timer(delay_seconds, self._show)
             self._timer.daemon = True
 
@@ -84,3 +84,10 @@ class ProgressLine:
             )
             self._shown = progress, progress.add_task(self._description(), total=self._total)
             progress.start()
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:  # closed
+        return False

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pytorchsim.report.record import CallRecord, GraphRecord, set_thread_record, thread_record
 from pytorchsim.runtime.allocator import DramAllocator
 from pytorchsim.runtime.calls import CallToken, backward_pass, enclosing_call
+from pytorchsim.runtime.progress import ProgressLine
 
 if TYPE_CHECKING:
     from pytorchsim.config.model import NpuConfig
@@ -42,11 +43,13 @@ class ThreadSession:
     _backward: int | None = None
     _forward_graphs: int = 0
     _machines: dict[str, Machine] = field(default_factory=dict)
+    _progress: ProgressLine | None = None  # of the outermost graph that runs
 
     def begin(self, record: GraphRecord) -> None:
         """A graph starts to run; outside of any other one it may start a new call."""
         if not self._active:
             self._enter_call()
+            self._progress = ProgressLine(f"running {record.name}").__enter__()
         current = thread_record()
         if current is None:  # cleared by the user between two graphs
             current = CallRecord()
@@ -58,6 +61,9 @@ class ThreadSession:
         """The graph is done, or an error ended it. Graphs that it left running end with it."""
         while self._active:
             active = self._active.pop()
+            if not self._active and self._progress is not None:
+                self._progress.__exit__(None, None, None)
+                self._progress = None
             seconds = time.perf_counter() - active.began
             active.record.add_seconds("host", max(0.0, seconds - active.accounted))
             if self._active:
@@ -71,6 +77,12 @@ class ThreadSession:
         if not self._active:
             raise RuntimeError("a kernel was launched outside of begin() and end() of its graph")
         return self._active[-1].record
+
+    def start_launch(self, kernel: str) -> None:
+        """A kernel is about to be launched. RuntimeError: no graph runs."""
+        if not self._active or self._progress is None:
+            raise RuntimeError("a kernel was launched outside of begin() and end() of its graph")
+        self._progress.start(kernel)
 
     def account(self, stage: str, seconds: float) -> None:
         """Host seconds that the running graph spent in a stage."""

@@ -15,12 +15,12 @@ from mlir.dialects import math as mlir_math
 from pytorchsim.config.model import CoreConfig, NpuConfig
 from pytorchsim.errors import CompileError, ConfigError, IRVerificationError, SpadOverflowError
 from pytorchsim.mlir import builders, compiler, vcix
+from pytorchsim.mlir.build import build_kernel
 from pytorchsim.mlir.compiler import (
     BufferLayout,
     CompiledKernel,
     check_budget,
     compile_kernel,
-    compile_kernel_async,
     link_program,
     place_buffers,
 )
@@ -189,14 +189,14 @@ def test_a_cached_object_is_still_audited(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_many_at_once_are_what_one_by_one_gives() -> None:
     names = [f"k{number}" for number in range(12)]
-    futures = [compile_kernel_async(name, add_kernel(name), CONFIG) for name in names]
+    futures = [build_kernel(name, add_kernel(name), CONFIG) for name in names]
     for name, future in zip(names, futures, strict=True):
         assert future.result() == compile_kernel(name, add_kernel(name), CONFIG)
 
 
 def test_an_asynchronous_error_arrives_in_the_future() -> None:
     with pytest.raises(IRVerificationError, match="kernel 'k'"):
-        compile_kernel_async("k", "nonsense", CONFIG).result()
+        build_kernel("k", "nonsense", CONFIG).result()
 
 
 def test_programs_are_the_same_in_every_process() -> None:
