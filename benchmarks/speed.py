@@ -2,7 +2,8 @@
 
 For each case, in a process of its own: the first call with empty caches (another function was compiled before, so
 that imports and workers are not counted), then calls of the simulator and of eager in turn, each on one thread; the
-minimum of several counts. Tile latencies are forgotten before every call, so that every cycle is measured anew.
+minimum of several counts. Tile latencies are forgotten before every call and not read from disk again, so that every
+cycle is measured anew. The training step is forward, backward and nothing else, on both sides.
 Prints seconds by stage, ratios to eager, and the process's peak memory.
 """
 
@@ -32,14 +33,34 @@ def _gemm() -> tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ...], floa
     return torch.mm, (torch.randn(512, 512), torch.randn(512, 512)), 512.0**3
 
 
+def _mlp_model() -> nn.Module:
+    return nn.Sequential(nn.Linear(784, 256), nn.GELU(), nn.LayerNorm(256), nn.Linear(256, 10), nn.Softmax(-1))
+
+
 def _mlp() -> tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ...], float]:
-    model = nn.Sequential(
-        nn.Linear(784, 256), nn.GELU(), nn.LayerNorm(256), nn.Linear(256, 10), nn.Softmax(-1)
-    ).requires_grad_(False)
-    return model, (torch.randn(64, 784),), 64.0 * (784 * 256 + 256 * 10)
+    return _mlp_model().requires_grad_(False), (torch.randn(64, 784),), 64.0 * (784 * 256 + 256 * 10)
 
 
-CASES = {"gemm 512^3": _gemm, "mlp, batch 64": _mlp}
+def _mlp_training() -> tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ...], float]:
+    model = _mlp_model()
+
+    def loss(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return ((model(x) - target) ** 2).mean()
+
+    # Products: forward, weights' gradients, and the hidden layer's gradient (the input has none).
+    macs = 64.0 * (2 * 784 * 256 + 3 * 256 * 10)
+    return loss, (torch.randn(64, 784), torch.rand(64, 10)), macs
+
+
+CASES = {"gemm 512^3": _gemm, "mlp, batch 64": _mlp, "mlp training step": _mlp_training}
+
+
+def _step(function: Callable[..., torch.Tensor], inputs: tuple[torch.Tensor, ...]) -> torch.Tensor:
+    """One call, and its backward pass if it has one."""
+    result = function(*inputs)
+    if result.requires_grad:
+        result.backward()  # gradients are added to those of the calls before, on both sides
+    return result
 
 
 def measure(case: str, config: str) -> dict[str, float]:
@@ -53,17 +74,17 @@ def measure(case: str, config: str) -> dict[str, float]:
     function, inputs, macs = CASES[case]()
     compiled = torch.compile(function, backend="pytorchsim", options=options)
     started = time.perf_counter()
-    actual = compiled(*inputs)
+    actual = _step(compiled, inputs)
     figures = {"cold": time.perf_counter() - started}
     torch.testing.assert_close(actual, function(*inputs), rtol=1e-4, atol=1e-4)
     figures |= {"warm": float("inf"), "eager": float("inf"), "functional": float("inf"), "timing": float("inf")}
     for _ in range(REPEATS):
         TILE_LATENCIES.clear()
         started = time.perf_counter()
-        compiled(*inputs)
+        _step(compiled, inputs)
         figures["warm"] = min(figures["warm"], time.perf_counter() - started)
         started = time.perf_counter()
-        function(*inputs)
+        _step(function, inputs)
         figures["eager"] = min(figures["eager"], time.perf_counter() - started)
         report = pytorchsim.report().to_dict()
         for stage in ("functional", "timing"):

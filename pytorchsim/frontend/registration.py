@@ -52,10 +52,10 @@ class _NpuOrStock(common.DeviceCodegen):
 
 
 def _dispatching_scheduling(stock: common.DeviceCodegen) -> Any:
-    from pytorchsim.scheduler.scheduling import MLIRScheduling
-
     def scheduling(scheduler: Scheduler | None) -> BaseScheduling:
         if compiling_for_npu():
+            from pytorchsim.scheduler.scheduling import MLIRScheduling  # only here: a warm process needs no MLIR
+
             return MLIRScheduling(scheduler, current_session().config)
         return stock.scheduling(scheduler)
 

@@ -1,4 +1,7 @@
-"""Inductor's two disk caches, on by default: every backend, machine and option has its own entry; a hit is complete."""
+"""The disk caches, Inductor's two and our own, on by default: every backend, machine and option has its own entry.
+
+A hit is complete: a second process compiles, links and measures nothing, and its report says what the first one's said.
+"""
 
 from __future__ import annotations
 
@@ -119,3 +122,88 @@ def test_second_process_generates_no_code(tmp_path: Path) -> None:
     assert warm["aot"]["autograd_cache_hit"] == 1
     assert warm["loaded"] == cold["loaded"]
     assert len(warm["loaded"]) == 2
+
+
+WARM_PROCESS = """
+import json, subprocess, sys, torch
+import pytorchsim
+
+tools = []
+popen = subprocess.Popen.__init__
+def logged(self, command, *args, **kwargs):
+    tools.append([str(part).rsplit("/", 1)[-1] for part in command][:2])
+    popen(self, command, *args, **kwargs)
+subprocess.Popen.__init__ = logged
+
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(9, 7), torch.nn.GELU(), torch.nn.LayerNorm(7)).requires_grad_(False)
+x = torch.randn(5, 9)
+def function(x):
+    y = model(x)
+    return y, torch.histc(y, 4)  # which runs on the host
+options = {"config": "tiny", "mode": sys.argv[1]}
+compiled = torch.compile(function, backend="pytorchsim", options=options)
+result = compiled(x)
+if sys.argv[1] != "timing":
+    torch.testing.assert_close(result, function(x))
+report = pytorchsim.report().to_dict()
+vector = sum(kernel["instructions"]["vector"] for kernel in report["kernels"])
+compiled(x)
+known = sum(kernel["instructions"]["vector"] for kernel in pytorchsim.report().to_dict()["kernels"])
+compiler = sorted(name for name in ("mlir", "pytorchsim.mlir.compiler", "pytorchsim.mlir.workers", "elftools")
+                  if name in sys.modules)
+report.pop("wall_seconds")
+from pytorchsim.frontend.source_key import source_key
+print(json.dumps({"tools": tools, "vector": vector, "known": known, "compiler": compiler, "report": report,
+                  "sources": source_key()}))
+"""
+
+
+def _warm_process(caches: Path, mode: str = "functional+timing", **environment: str) -> Any:
+    variables = {
+        **os.environ,
+        "PYTORCHSIM_CACHE_DIR": str(caches / "pytorchsim"),
+        "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
+        **environment,
+    }
+    command = [sys.executable, "-c", WARM_PROCESS, mode]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "cannot" not in done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_second_process_compiles_and_links_nothing(tmp_path: Path) -> None:
+    cold = _warm_process(tmp_path)
+    # Neither workers nor a linker could do anything now; without caches that is an error.
+    warm = _warm_process(tmp_path, PYTORCHSIM_LLD="no-such-linker")
+    assert cold["sources"] == warm["sources"], "somebody edited the package during this test"
+    assert any("llvm_worker.py" in command for command in cold["tools"])
+    assert not [command for command in warm["tools"] if "llvm_worker.py" in command or "lld" in command[0]]
+    assert cold["compiler"]
+    assert warm["compiler"] == []
+    assert warm["report"] == cold["report"]
+    kernels = warm["report"]["kernels"]
+    assert kernels
+    assert all(kernel["tile"] for kernel in kernels)
+    assert "histc" in json.dumps(warm["report"])
+
+
+def test_second_process_links_nothing_that_inductor_generates_anew(tmp_path: Path) -> None:
+    """Without Inductor's caches the same kernel texts are generated again, and found."""
+    cold = _warm_process(tmp_path)
+    warm = _warm_process(tmp_path, TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "other"), PYTORCHSIM_LLD="no-such-linker")
+    assert cold["sources"] == warm["sources"], "somebody edited the package during this test"
+    assert "pytorchsim.mlir.compiler" not in warm["compiler"]
+    assert warm["report"] == cold["report"]
+
+
+def test_second_process_measures_nothing(tmp_path: Path) -> None:
+    """In timing mode a tile function of known latency does not run: a first call is then as short as a second one."""
+    cold, warm = (_warm_process(tmp_path, "timing") for _ in range(2))
+    assert cold["sources"] == warm["sources"], "somebody edited the package during this test"
+    assert cold["vector"] > cold["known"]
+    assert warm["vector"] == warm["known"] == cold["known"]
+    assert warm["report"]["totals"]["cycles"] == cold["report"]["totals"]["cycles"]
+    anew = _warm_process(tmp_path, "timing", PYTORCHSIM_NO_CACHE="1")
+    assert anew["vector"] == cold["vector"]
