@@ -90,10 +90,11 @@ def run_layer(name: str, pytest_arguments: list[str]) -> Outcome:
 
 
 def count(results: Path) -> tuple[int, int, int]:
-    """Passed, failed (errors included) and skipped tests of a JUnit file; zeros where pytest died before writing it."""
-    if not results.is_file():
+    """Passed, failed (errors included) and skipped tests of a JUnit file; zeros where pytest died over it."""
+    try:
+        suites = list(ET.parse(results).getroot().iter("testsuite"))
+    except (FileNotFoundError, ET.ParseError):
         return 0, 0, 0
-    suites = list(ET.parse(results).getroot().iter("testsuite"))
     total, failed, errors, skipped = (
         sum(int(suite.get(key, "0")) for suite in suites) for key in ("tests", "failures", "errors", "skipped")
     )

@@ -10,6 +10,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -101,21 +102,24 @@ def test_a_full_disk_costs_one_warning(tmp_path: Path, monkeypatch: pytest.Monke
     assert not left_over(tmp_path)
 
 
-@pytest.fixture
-def largest_file_bytes() -> Iterator[int]:
-    """The kernel refuses to write more than this to a file: a disk that is full in the middle of a write."""
+@contextmanager
+def files_of_at_most_512_bytes() -> Iterator[None]:
+    """The kernel refuses to write more to a file: a disk that is full in the middle of a write.
+
+    Around the writes only: pytest's own output may go to a file that is longer.
+    """
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (512, before[1]))
     try:
-        yield 512
+        yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_disk_that_fills_in_the_middle_of_a_write(tmp_path: Path, largest_file_bytes: int) -> None:
+def test_a_disk_that_fills_in_the_middle_of_a_write(tmp_path: Path) -> None:
     store = ContentStore(tmp_path)
-    assert len(PAYLOAD) > largest_file_bytes
-    with pytest.warns(PyTorchSimWarning, match="cannot write the cache .*File too large"):
+    assert len(PAYLOAD) > 512
+    with files_of_at_most_512_bytes(), pytest.warns(PyTorchSimWarning, match="cannot write the cache .*File too large"):
         store.write("objects", KEY, PAYLOAD)
     assert store.read("objects", KEY) is None
     assert not left_over(tmp_path)
