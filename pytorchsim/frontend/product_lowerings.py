@@ -1,8 +1,8 @@
-"""Lowerings of matrix products: `mm`, `addmm` and `bmm` become template buffers with the bias as an epilogue.
+"""Lowerings of matrix products: `mm`, `addmm`, `bmm`, `baddbmm`, `_int_mm` become template buffers, biases epilogues.
 
 In: Inductor's IR of the operands. Out: IR with one template buffer each. Importing this module registers them, for
-our graphs only. Operands keep their strides; types that the arrays do not multiply are left to the stock lowering,
-which the host-op policy then sees.
+our graphs only. Operands keep their strides. Types that no kernel computes with are left to the stock lowering, which
+the host-op policy then sees.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from torch._inductor.lowering import lowerings
 
 from pytorchsim.config.session import current_session
 from pytorchsim.frontend.lowerings import lowers
-from pytorchsim.templates.base import TemplateBuffer
-from pytorchsim.templates.gemm import BmmTemplate, GemmTemplate
 
 __all__: list[str] = []
 
@@ -27,15 +25,16 @@ aten = torch.ops.aten
 @lowers(aten.mm.default, aten.bmm.default)
 def _product(left: ir.TensorBox, right: ir.TensorBox) -> ir.TensorBox | None:
     """X @ W, or a batch of them."""
-    if not _multiplied(left, right):
-        return None
-    _, _, _, layout, left, right = mm_args(left, right)
-    session = current_session()
-    template = BmmTemplate if len(left.get_size()) == 3 else GemmTemplate
-    return ir.TensorBox.create(TemplateBuffer(layout, [left, right], template(session.config, session.tiles)))
+    return _template(left, right, left.get_dtype())
 
 
-@lowers(aten.addmm.default)
+@lowers(aten._int_mm.default)
+def _integer_product(left: ir.TensorBox, right: ir.TensorBox) -> ir.TensorBox | None:
+    """X @ W of 8-bit integers with 32-bit results."""
+    return _template(left, right, torch.int32)
+
+
+@lowers(aten.addmm.default, aten.baddbmm.default)
 def _product_and_bias(
     bias: ir.TensorBox, left: ir.TensorBox, right: ir.TensorBox, *, beta: float = 1, alpha: float = 1
 ) -> Any:
@@ -53,7 +52,18 @@ def _product_and_bias(
     return total
 
 
-def _multiplied(left: ir.TensorBox, right: ir.TensorBox) -> bool:
-    """Whether the arrays take these operands: f32, nothing empty."""
-    sizes = [int(size) for size in (*left.get_size(), *right.get_size())]
-    return left.get_dtype() == right.get_dtype() == torch.float32 and 0 not in sizes
+def _template(left: ir.TensorBox, right: ir.TensorBox, result: torch.dtype) -> ir.TensorBox | None:
+    # Only here: a process that finds everything in caches needs no MLIR.
+    from pytorchsim.templates.base import TemplateBuffer
+    from pytorchsim.templates.gemm import PRODUCT_DTYPES, BmmTemplate, GemmTemplate
+
+    if left.get_dtype() != right.get_dtype() or left.get_dtype() not in PRODUCT_DTYPES:
+        return None
+    if 0 in (int(size) for size in (*left.get_size(), *right.get_size())):
+        shape = [*left.get_size()[:-1], right.get_size()[-1]]  # empty, or sums of nothing
+        zeros: ir.TensorBox = lowerings[aten.full](shape, 0, dtype=result, device=left.get_device())
+        return zeros
+    _, _, _, layout, left, right = mm_args(left, right, out_dtype=result)
+    session = current_session()
+    template = BmmTemplate if len(left.get_size()) == 3 else GemmTemplate
+    return ir.TensorBox.create(TemplateBuffer(layout, [left, right], template(session.config, session.tiles)))

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+import torch
 from torch._inductor import ir as inductor_ir
 
 from pytorchsim.config.model import NpuConfig
@@ -29,7 +30,13 @@ from pytorchsim.templates.loop_program import Access, AffineIndex, LoopProgram, 
 from pytorchsim.templates.recorded_types import machine_dtype
 from pytorchsim.templates.vector_values import computed_dtype
 
-__all__ = ["BmmTemplate", "GemmTemplate"]
+__all__ = ["PRODUCT_DTYPES", "BmmTemplate", "GemmTemplate"]
+
+PRODUCT_DTYPES = (
+    torch.float32, torch.float16, torch.bfloat16, torch.float64,
+    torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64,
+)  # fmt: skip
+"""Operands' types; both have the same. Eager multiplies no others on the CPU but complex ones."""
 
 _OPERANDS: tuple[Operand, Operand] = ("x", "w")
 

@@ -9,7 +9,7 @@ the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mlir import ir
 from mlir.dialects import arith, scf
@@ -33,6 +33,9 @@ __all__ = ["GemmControl"]
 
 _LOAD_TAG, _STORE_TAG, _TAIL_TAG = 0, 2, 4
 """Loads of step s carry tag s mod 2, stores of result t tag 2 + t mod 2, the tail's loads tag 4."""
+
+_DEEP = "deep_"
+"""Of names: what serves steps that take several k tiles."""
 
 _OPERANDS: tuple[Operand, Operand] = ("x", "w")
 
@@ -60,6 +63,9 @@ class _Place:
     inner: ir.Value
     output: ir.Value
     unit: ir.Value
+    fresh: ir.Value
+    first: ir.Value
+    last: ir.Value
 
 
 class GemmControl:
@@ -89,6 +95,12 @@ class GemmControl:
             if program is None:
                 access = Access(operands[operand], problem.dtype, problem.index(operand))
                 self._declare(operand, operand, access, TransferOp.LOAD, block)
+                if tile.deep > 1 and operand != tile.stationary:
+                    wide = tile.deepened().block(operand, problem)
+                    symbol = self._kernel.descriptor(
+                        f"transfer_{_DEEP}{operand}", self._descriptor(operand, access, TransferOp.LOAD, wide, 0)
+                    )
+                    self._moved[_DEEP + operand] = replace(self._moved[operand], descriptor=symbol)
                 continue
             self._declare(operand, operand, None, TransferOp.LOAD, block)
             for number, access in enumerate(program.loads):
@@ -108,17 +120,23 @@ class GemmControl:
             flat = fused_tile(fusion.tail, block, self._kernel.config)
             functions = TileFunctions(self._kernel, fusion.tail, plan_stages(fusion.tail), flat, tile.lanes)
             self._finish = functions.resident()
-        several = self._counts[2] > 1
-        self._control(
-            self._step_function("start", accumulate=False),
-            self._step_function("step", accumulate=True) if several else None,
-        )
+        self._control(self._step_functions())
 
-    def _step_function(self, name: str, *, accumulate: bool) -> TileFunction:
+    def _step_functions(self) -> dict[str, TileFunction]:
+        """`start`, `step` and, where there are deep steps, `deep_start` and `deep_step`."""
         dtypes = (self._problem.dtype, self._problem.accumulator)
-        step = array_step if self._tile.body == "array" else lane_step
+        emit = array_step if self._tile.body == "array" else lane_step
         rows = self._tile.block("y", self._problem).pitch
-        return step(self._kernel, name, self._tile, dtypes, rows, accumulate=accumulate)
+        depths = {"": (self._tile, self._counts[2])}
+        if self._tile.deep > 1:
+            depths["deep_"] = (self._tile.deepened(), self._counts[2] // self._tile.deep)
+        functions = {}
+        for depth, (tile, count) in depths.items():
+            for name in ("start", "step") if count > 1 else ("start",):
+                functions[depth + name] = emit(
+                    self._kernel, depth + name, tile, dtypes, rows, accumulate=name == "step"
+                )
+        return functions
 
     def _masks(self, operand: Operand) -> KAxis:
         if not self._problem.k % self._tile.k:
@@ -175,57 +193,88 @@ class GemmControl:
 
     # ---- Control ---------------------------------------------------------------------------------------------------
 
-    def _control(self, start: TileFunction, more: TileFunction | None) -> None:
-        counts_m, counts_n, counts_k = self._counts
-        per_unit = counts_m * counts_k if self._tile.column else counts_k
-        units = self._problem.batch * counts_n * (1 if self._tile.column else counts_m)
+    def _control(self, functions: Mapping[str, TileFunction]) -> None:
+        counts_m, counts_n, _ = self._counts
+        per_unit = counts_m if self._tile.column else 1
+        units = self._problem.batch * counts_m * counts_n // per_unit
         with self._kernel.control() as (core, cores):
             self._memories = {name: builders.buffer_ref(moved.buffer) for name, moved in self._moved.items()}
             first_unit = arith.divui(arith.muli(_index(units), core), cores)
             end_unit = arith.divui(arith.muli(_index(units), arith.addi(core, _index(1))), cores)
             first, end = arith.muli(first_unit, _index(per_unit)), arith.muli(end_unit, _index(per_unit))
-            first_output = arith.divui(first, _index(counts_k))
+            steps, zero, one = self._step_count(first, end), _index(0), _index(1)
             with _when(arith.cmpi(arith.CmpIPredicate.ult, first, end)):
-                self._load_operands(self._place(first), first, first_output)
+                self._load_operands(self._place(first, zero, first), zero)
                 scf.YieldOp([])
-            loop = scf.ForOp(first, end, _index(1))
+            loop = scf.ForOp(zero, steps, one, [first, zero])
             with ir.InsertionPoint(loop.body):
                 step = loop.induction_variable
-                following = arith.addi(step, _index(1))
-                with _when(arith.cmpi(arith.CmpIPredicate.ult, following, end)):
-                    self._load_operands(self._place(following), following, first_output)
+                tile_output, tile_step = loop.inner_iter_args
+                place = self._place(tile_output, tile_step, first)
+                following = arith.addi(step, one)
+                output = arith.select(place.last, arith.addi(place.output, one), place.output)
+                depth = arith.select(place.last, zero, arith.addi(tile_step, one))
+                with _when(arith.cmpi(arith.CmpIPredicate.ult, following, steps)):
+                    self._load_operands(self._place(output, depth, first), following)
                     scf.YieldOp([])
-                self._step(step, first_output, start, more)
-                scf.YieldOp([])
+                self._step(place, step, functions)
+                scf.YieldOp([output, depth])
             for copy in range(2):
                 builders.wait(_STORE_TAG + copy)
 
-    def _step(self, step: ir.Value, first_output: ir.Value, start: TileFunction, more: TileFunction | None) -> None:
-        place = self._place(step)
+    def _step_count(self, first: ir.Value, end: ir.Value) -> ir.Value:
+        """Steps of result tiles `first` to `end`: those that fetch the stationary operand are not deep."""
+        depth = self._counts[2]
+        outputs = arith.subi(end, first)
+        if self._tile.deep == 1:
+            return arith.muli(outputs, _index(depth))
+        inner = _index(self._inner_count())
+        starts = arith.subi(arith.ceildivui(end, inner), arith.ceildivui(first, inner))
+        within = arith.cmpi(arith.CmpIPredicate.ne, arith.remui(first, inner), _index(0))
+        within = arith.andi(within, arith.cmpi(arith.CmpIPredicate.ult, first, end))
+        fresh = arith.select(within, arith.addi(starts, _index(1)), starts)
+        deep = arith.muli(arith.subi(outputs, fresh), _index(depth // self._tile.deep))
+        return arith.addi(arith.muli(fresh, _index(depth)), deep)
+
+    def _step(self, place: _Place, step: ir.Value, functions: Mapping[str, TileFunction]) -> None:
         copy = _parity(place.unit)
-        begins = _is(place.k, 0) if self._counts[2] > 1 else None
-        ends = _is(place.k, self._counts[2] - 1) if self._counts[2] > 1 else None
+        several = self._counts[2] > 1
+        begins, ends = (place.first, place.last) if several else (None, None)
         if self._tile.column and self._counts[0] > 1:
             begins = _both(begins, _is(place.inner, 0))
             ends = _both(ends, _is(place.inner, self._counts[0] - 1))
         builders.wait(_parity(step))
         _if(begins, lambda: self._begin(place, copy))
         for operand, function in self._prologues.items():
-            self._prologue(operand, function, step, place, first_output)
-        pointers = [
-            self._pointer("x", self._copy("x", step, place)),
-            self._pointer("w", self._copy("w", step, place)),
-            self._result_pointer(copy, place),
-        ]
-        if more is None:
-            builders.call_tile(start, pointers)
+            self._prologue(operand, function, step, place)
+        if self._tile.deep == 1:
+            self._compute(place, step, copy, functions, "")
         else:
-            choice = scf.IfOp(_is(place.k, 0), has_else=True)
-            for block, called in ((choice.then_block, start), (choice.else_block, more)):
-                with ir.InsertionPoint(block):
-                    builders.call_tile(called, pointers)
-                    scf.YieldOp([])
+            _if_else(
+                place.fresh,
+                lambda: self._compute(place, step, copy, functions, ""),
+                lambda: self._compute(place, step, copy, functions, "deep_"),
+            )
         _if(ends, lambda: self._end(place, copy))
+
+    def _compute(
+        self, place: _Place, step: ir.Value, copy: ir.Value, functions: Mapping[str, TileFunction], depth: str
+    ) -> None:
+        """Call the step function: the first of a result tile overwrites, others add."""
+        tile = self._tile.deepened() if depth else self._tile
+        pointers = [
+            self._pointer(part, self._copy(part, step, place), tile.block(part, self._problem).elements)
+            for part in _OPERANDS
+        ]
+        pointers.append(self._result_pointer(copy, place))
+        if f"{depth}step" not in functions:
+            builders.call_tile(functions[f"{depth}start"], pointers)
+            return
+        _if_else(
+            place.first,
+            lambda: builders.call_tile(functions[f"{depth}start"], pointers),
+            lambda: builders.call_tile(functions[f"{depth}step"], pointers),
+        )
 
     def _begin(self, place: _Place, copy: ir.Value) -> None:
         """The result's buffers are free again; what the tail reads is fetched."""
@@ -257,9 +306,7 @@ class GemmControl:
         }
         return names | {StoreBuffer(number): f"out{number}" for number in range(len(self._fusion.tail.stores))}
 
-    def _prologue(
-        self, operand: Operand, function: OperandFunction, step: ir.Value, place: _Place, first_output: ir.Value
-    ) -> None:
+    def _prologue(self, operand: Operand, function: OperandFunction, step: ir.Value, place: _Place) -> None:
         """Compute an operand's tile from what was loaded for it."""
 
         def call() -> None:
@@ -272,9 +319,9 @@ class GemmControl:
             left = arith.subi(_index(self._problem.k), arith.muli(place.k, _index(self._tile.k)))
             builders.call_tile(function.function, [*pointers, left] if function.masks else pointers)
 
-        _if(self._fresh(place, first_output) if operand == self._tile.stationary else None, call)
+        _if(place.fresh if operand == self._tile.stationary else None, call)
 
-    def _load_operands(self, place: _Place, step: ir.Value, first_output: ir.Value) -> None:
+    def _load_operands(self, place: _Place, step: ir.Value) -> None:
         """The streamed operand's tile, and the stationary one's in the first result tile of each outer tile (or of
         this core)."""
         for operand in _OPERANDS:
@@ -282,27 +329,39 @@ class GemmControl:
 
             def load(operand: Operand = operand, program: LoopProgram | None = program) -> None:
                 tag, origins = _parity(step), self._operand_origins(operand, place)
-                if program is None:
-                    self._transfer(operand, self._copy(operand, step, place), tag, origins)
+                copy = self._copy(operand, step, place)
+                if program is None and _DEEP + operand in self._moved:
+                    _if_else(
+                        place.fresh,
+                        lambda: self._transfer(operand, copy, tag, origins),
+                        lambda: self._transfer(_DEEP + operand, copy, tag, origins),
+                    )
+                elif program is None:
+                    self._transfer(operand, copy, tag, origins)
                 for number in range(len(program.loads) if program else 0):
                     self._transfer(f"{operand}_in{number}", _parity(step), tag, origins)
 
-            _if(self._fresh(place, first_output) if operand == self._tile.stationary else None, load)
+            _if(place.fresh if operand == self._tile.stationary else None, load)
 
-    def _fresh(self, place: _Place, first_output: ir.Value) -> ir.Value:
-        """Whether the stationary operand's tile is not in the scratchpad yet."""
-        return arith.ori(_is(place.inner, 0), arith.cmpi(arith.CmpIPredicate.eq, place.output, first_output))
+    def _inner_count(self) -> int:
+        return self._counts[1] if self._tile.outer == "x" else self._counts[0]
 
-    def _place(self, step: ir.Value) -> _Place:
+    def _place(self, output: ir.Value, depth: ir.Value, first_output: ir.Value) -> _Place:
+        """Step `depth` of result tile `output`; this core began with `first_output`."""
         counts_m, counts_n, counts_k = self._counts
-        output, k = _divide(step, counts_k)
-        outer_x = self._tile.outer == "x"
-        inner_count, outer_count = (counts_n, counts_m) if outer_x else (counts_m, counts_n)
-        outer, inner = _divide(output, inner_count)
+        outer_x, deep = self._tile.outer == "x", self._tile.deep
+        outer, inner = _divide(output, self._inner_count())
         unit = outer if self._tile.column else output
-        batch, outer = _divide(outer, outer_count)
+        fresh = arith.ori(_is(inner, 0), arith.cmpi(arith.CmpIPredicate.eq, output, first_output))
+        last: ir.Value = _index(counts_k - 1)
+        k = depth
+        if deep > 1:
+            k = arith.select(fresh, depth, arith.muli(depth, _index(deep)))
+            last = arith.select(fresh, last, _index(counts_k // deep - 1))
+        is_last = arith.cmpi(arith.CmpIPredicate.eq, depth, last)
+        batch, outer = _divide(outer, counts_m if outer_x else counts_n)
         m, n = (outer, inner) if outer_x else (inner, outer)
-        return _Place(batch, m, n, k, inner, output, unit)
+        return _Place(batch, m, n, k, inner, output, unit, fresh, _is(depth, 0), is_last)
 
     def _copy(self, operand: Operand, step: ir.Value, place: _Place) -> ir.Value:
         """Which copy of an operand's buffer a step uses."""
@@ -341,10 +400,12 @@ class GemmControl:
             shift = arith.addi(shift, arith.muli(place.m, _index(tile.m * moved.dtype.bytes)))
         return builders.tile_view(self._memories["y"], shift, elements, builders.element_type(moved.dtype))
 
-    def _pointer(self, name: str, copy: ir.Value) -> ir.Value:
+    def _pointer(self, name: str, copy: ir.Value, elements: int = 0) -> ir.Value:
+        """A copy of a buffer, or `elements` from its start on."""
         moved = self._moved[name]
         shift = arith.muli(copy, _index(moved.buffer.bytes_per_copy))
-        return builders.tile_view(self._memories[name], shift, moved.elements, builders.element_type(moved.dtype))
+        kind = builders.element_type(moved.dtype)
+        return builders.tile_view(self._memories[name], shift, elements or moved.elements, kind)
 
 
 def _parity(value: ir.Value) -> ir.Value:
@@ -379,6 +440,15 @@ def _if(condition: ir.Value | None, emit: Callable[[], None]) -> None:
     with _when(condition):
         emit()
         scf.YieldOp([])
+
+
+def _if_else(condition: ir.Value, then: Callable[[], None], otherwise: Callable[[], None]) -> None:
+    """One or the other."""
+    choice = scf.IfOp(condition, has_else=True)
+    for block, emit in ((choice.then_block, then), (choice.else_block, otherwise)):
+        with ir.InsertionPoint(block):
+            emit()
+            scf.YieldOp([])
 
 
 def _index(value: int) -> ir.Value:

@@ -25,6 +25,10 @@ __all__ = ["GemmCost", "cost_of"]
 _STEP_SCALAR_CYCLES = 60
 """Control per step: origins, `dma.set`s, calls."""
 
+_RELOAD_CYCLES = 4
+"""How long before a push has read its register the next load into it may start. Between two pops the operands are
+loaded before, into other registers."""
+
 _FOLD_CYCLES = 12
 """One step of folding a vector: a rotation and an addition with their latencies."""
 
@@ -56,6 +60,7 @@ class _Flow:
     inner: int
     outer: int
     depth: int
+    next_depth: int
     column: bool
     step: float
     first_step: float
@@ -83,12 +88,16 @@ class _Flow:
             (self.first_load if number == 0 else self.next_load, number == 0, k)
             for _ in range(outer)
             for number in range(inner)
-            for k in range(self.depth)
+            for k in range(self.next_depth if number else self.depth)
         ]
+        lasts = [k + 1 == (self.depth if fresh else self.next_depth) for _, fresh, k in steps]
+        if self.column:
+            lasts = [last and (number + 1) % (len(steps) // outer) == 0 for number, last in enumerate(lasts)]
+        results = 0
+        begins = True
         dram = core = 0.0
         loaded = [0.0] * (len(steps) + 1)
         stored = [0.0, 0.0]
-        ends_at = inner * self.depth if self.column else self.depth
         dram = steps[0][0]
         loaded[0] = dram + self.latency
         for number, (_, fresh, _) in enumerate(steps):
@@ -96,13 +105,15 @@ class _Flow:
                 dram = max(dram, core) + steps[number + 1][0]
                 loaded[number + 1] = dram + self.latency
             core = max(core, loaded[number])
-            if number % ends_at == 0:
-                core = max(core, stored[number // ends_at % 2])
+            if begins:
+                core = max(core, stored[results % 2])
             core += self.first_step if fresh else self.step
-            if number % ends_at == ends_at - 1:
+            begins = lasts[number]
+            if begins:
                 core += self.tail
                 dram = max(dram, core) + self.ends
-                stored[number // ends_at % 2] = dram + self.latency
+                stored[results % 2] = dram + self.latency
+                results += 1
         return max(core, *stored)
 
 
@@ -113,14 +124,16 @@ def cost_of(
     counts_m, counts_n, counts_k = tile.counts(problem)
     inner, outer = (counts_n, counts_m) if tile.outer == "x" else (counts_m, counts_n)
     outer *= problem.batch
-    steps = outer * inner * counts_k
+    fresh, reused = outer * counts_k, outer * (inner - 1) * counts_k // tile.deep
+    steps = fresh + reused
     units = outer if tile.column else outer * inner
 
     if tile.body == "array":
         step = _array_step_cycles(ArraySchedule.of(tile, problem.dtype, config), config)
+        deep = _array_step_cycles(ArraySchedule.of(tile.deepened(), problem.dtype, config), config)
         fill, lane_step = 3 * tile.lanes - 1, 0.0
     else:
-        step = lane_step = _lane_step_cycles(tile, problem, config)
+        step = deep = lane_step = _lane_step_cycles(tile, problem, config)
         fill = 0
     tail = _program_cycles(fusion.tail, tile.block("y", problem), config) if fusion.tail else 0.0
     operands: tuple[Operand, Operand] = ("x", "w")
@@ -131,19 +144,19 @@ def cost_of(
     )
     bandwidth, issue = config.dram_bytes_per_cycle, config.dma.issue_cycles
     load = {operand: _operand_bytes(problem, fusion, tile, operand, config) / bandwidth + issue for operand in operands}
-    first_load, next_load = sum(load.values()), sum(load[operand] for operand in streamed)
+    first_load, next_load = sum(load.values()), tile.deep * sum(load[operand] for operand in streamed)
     ends = _result_bytes(problem, fusion, tile, config) / bandwidth + issue
-    fresh, reused = outer * counts_k, steps - outer * counts_k
     dram = fresh * first_load + reused * next_load + units * ends
-    compute = steps * (step + _STEP_SCALAR_CYCLES) + units * tail + fresh * both + reused * alone
+    compute = fresh * step + reused * deep + steps * _STEP_SCALAR_CYCLES + units * tail + fresh * both + reused * alone
     total = max(dram, compute)
     if total < enough:
         total = _Flow(
             inner=inner,
             outer=outer,
             depth=counts_k,
+            next_depth=counts_k // tile.deep,
             column=tile.column,
-            step=step + alone + _STEP_SCALAR_CYCLES,
+            step=deep + alone + _STEP_SCALAR_CYCLES,
             first_step=step + both + _STEP_SCALAR_CYCLES,
             tail=tail,
             first_load=first_load,
@@ -152,7 +165,7 @@ def cost_of(
             latency=config.dram.latency_cycles + 2.0 * config.network.latency_cycles,
         ).cycles()
     return GemmCost(
-        array=steps * max(0.0, step - fill - lane_step),
+        array=fresh * step + reused * deep - steps * (fill + lane_step),
         fill=float(steps * fill),
         vector=steps * lane_step + units * tail + fresh * both + reused * alone,
         dram=dram,
@@ -178,7 +191,10 @@ def _follow(plan: ArraySchedule, blocks: int, config: NpuConfig) -> float:
     now = port_free = taken = loaded = shadow_free = inputs_free = 0.0
     shadow_waits = False
     ready: deque[float] = deque()
+    reading = 0.0  # until when the last push reads the register that the next one's operand is loaded into
     for event in plan.events(blocks):
+        if event != "pop":
+            now = max(now, reading)
         if event in ("first weights", "weights"):
             first = event == "first weights"
             start = max(taken, shadow_free) if first else taken
@@ -188,6 +204,7 @@ def _follow(plan: ArraySchedule, blocks: int, config: NpuConfig) -> float:
             shadow_waits |= first
             taken = start + plan.piece
             loaded = max(loaded, taken)
+            reading = now + plan.piece - _RELOAD_CYCLES
         elif event == "inputs":
             start = max(now, inputs_free, loaded)
             now = max(now, start + vector - queue)
@@ -195,7 +212,9 @@ def _follow(plan: ArraySchedule, blocks: int, config: NpuConfig) -> float:
             shadow_free, shadow_waits = (start if shadow_waits else shadow_free), False
             inputs_free = start + vector
             ready.append(start + 2 * lanes - 1)
+            reading = now + vector - _RELOAD_CYCLES
         else:
+            reading = 0.0
             now = max(now + per_pop, ready.popleft())
     return now + vector + per_pop
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from pytorchsim.config.model import NpuConfig
@@ -26,6 +26,8 @@ __all__ = ["Candidate", "GemmSearch", "candidates", "search_gemm"]
 
 _STATIONARY: tuple[Stationary, ...] = ("x", "w", "none")
 _STATIONARY_OF_COLUMNS: tuple[Stationary, ...] = ("w", "none")
+_DEPTHS = (2, 4, 8)
+
 _PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024)
 """Into how many tiles a dimension is cut."""
 
@@ -101,7 +103,8 @@ def candidates(problem: GemmProblem, fusion: GemmFusion, config: NpuConfig) -> I
             for slots in range(1, min(config.array.count, columns) + 1):
                 for k in _cuts(problem.k, core.lanes):
                     for held in stationary:
-                        yield GemmTile("array", m, slots, k, held, vector, core.lanes, fusion.reduces)
+                        tile = GemmTile("array", m, slots, k, held, vector, core.lanes, fusion.reduces)
+                        yield from _depths(tile, problem, fusion)
         return
     vector = _product_vector(problem, config)
     rows = min(ROWS_AT_ONCE, max(2, _power_of_two(problem.m)))
@@ -110,6 +113,18 @@ def candidates(problem: GemmProblem, fusion: GemmFusion, config: NpuConfig) -> I
             for k in _cuts(problem.k, vector):
                 for held in stationary:
                     yield GemmTile("lanes", m, slots, k, held, vector, core.lanes, fusion.reduces)
+
+
+def _depths(tile: GemmTile, problem: GemmProblem, fusion: GemmFusion) -> Iterator[GemmTile]:
+    """The tile, and deeper ones where a stationary X is used again: while a deep step runs, the first k tile of the
+    next X may load, so it covers half of them at most. Copies of X lie as one block; pieces of W would not."""
+    yield tile
+    _, columns, products = tile.counts(problem)
+    if tile.stationary != "x" or columns == 1 or fusion.w is not None:
+        return
+    for deep in _DEPTHS:
+        if products % deep == 0 and products >= 2 * deep:
+            yield replace(tile, deep=deep)
 
 
 def _row_vector(problem: GemmProblem, config: NpuConfig) -> int:
@@ -161,4 +176,5 @@ def _prescribed(
     if n // lanes > most:
         raise ConfigError(f"tile file: TILE_N is at most {most * lanes} ({most} arrays of {lanes} lanes), not {n}")
     for held in _STATIONARY_OF_COLUMNS if fusion.reduces else _STATIONARY:
-        yield GemmTile(like.body, m, n // lanes, k, held, like.vector, lanes, fusion.reduces)
+        tile = GemmTile(like.body, m, n // lanes, k, held, like.vector, lanes, fusion.reduces)
+        yield from _depths(tile, problem, fusion) if like.body == "array" else (tile,)

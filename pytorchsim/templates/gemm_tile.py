@@ -4,11 +4,13 @@ In: a problem, what is fused, the machine. Out: values. A step multiplies X[m, k
 *block* is what a buffer holds of a frame (batch, lane axis, walked axis): slots of the lane axis, each a dense run
 along the walked axis. Steps run k innermost; of the two operands the one that the inner tile loop does not index
 stays in the scratchpad over that loop (`stationary`), with a copy for each k tile; where that is too much, none does.
+Once all of a stationary X is there, a step may take several of its k tiles at once (`deep`): the arrays are filled and
+drained less often, and nothing waits for a large first load.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pytorchsim.config.model import NpuConfig
@@ -56,6 +58,7 @@ class GemmTile:
     vector: int
     lanes: int
     column: bool = False
+    deep: int = 1
 
     @property
     def n(self) -> int:
@@ -76,10 +79,9 @@ class GemmTile:
         """Tiles along m, n, k."""
         return -(-problem.m // self.m), -(-problem.n // self.n), -(-problem.k // self.k)
 
-    def steps(self, problem: GemmProblem) -> int:
-        """Calls of the step function."""
-        m, n, k = self.counts(problem)
-        return problem.batch * m * n * k
+    def deepened(self) -> GemmTile:
+        """What a step does once the stationary operand is there."""
+        return replace(self, k=self.k * self.deep, deep=1)
 
     def block(self, part: Part, problem: GemmProblem) -> Block:
         """What one copy of a part's buffer holds."""
@@ -113,11 +115,14 @@ class GemmTile:
             "stationary_x": int(self.stationary == "x"),
             "stationary_w": int(self.stationary == "w"),
             "column": int(self.column),
+            "deep": self.deep,
         }
 
     def label(self) -> str:
         """Short, for messages."""
-        return f"{self.m}x{self.n}x{self.k}, {self.stationary.upper()} stays"
+        return f"{self.m}x{self.n}x{self.k}, {self.stationary.upper()} stays" + (
+            f", {self.deep} deep" if self.deep > 1 else ""
+        )
 
     def buffers(self, problem: GemmProblem, fusion: GemmFusion, config: NpuConfig) -> dict[str, BufferNeed]:
         """Every buffer of the kernel by name: x, w, y; a prologue's loads x_in0 ...; the tail's in0 ..., out0 ..."""
@@ -127,7 +132,10 @@ class GemmTile:
             program = fusion.prologue(operand)
             block = self.block(operand, problem)
             copies = self.copies(operand, problem, computed=program is not None)
-            needs[operand] = BufferNeed(block.elements, problem.dtype, copies)
+            if operand == self.stationary:
+                needs[operand] = BufferNeed(block.elements, problem.dtype, copies, once=self.deep)
+            else:
+                needs[operand] = BufferNeed(self.deepened().block(operand, problem).elements, problem.dtype, copies)
             if program is not None:
                 fused = fused_tile(program, block, config)
                 for number, access in enumerate(program.loads):
