@@ -185,9 +185,11 @@ def _compute_cycles(program: LoopProgram, stages: Sequence[Stage], tile: Tile, c
         simple = (len(numbers) - special) * beats / config.core.issue_width
         return max(1.0, simple + special * tile.vector_elements / config.core.sfu_elements_per_cycle)
 
-    rows = sum(cycles((*stage.row_operations, *stage.row_stores)) for stage in stages)
+    rows = sum(cycles(stage.row_operations) + len(stage.row_stores) * beats for stage in stages)
     walks = sum(
-        cycles((*stage.walk_operations, *stage.reductions)) + len(stage.walk_stores) for stage in stages if stage.walks
+        cycles((*stage.walk_operations, *stage.reductions)) + len(stage.walk_stores) * beats
+        for stage in stages
+        if stage.walks
     )
     folds = 0
     if not tile.rows_inner:

@@ -83,6 +83,14 @@ def test_transposed_input_is_not_walked_element_by_element() -> None:
     assert min(tile.sizes) >= 8  # both walks get runs of whole bursts: 8 f32 are 32 bytes
 
 
+def test_more_stores_than_operations_are_costed() -> None:
+    load = Operation("load", (), F32, access=Access("x", F32, AffineIndex((1,))))
+    stores = tuple(Store(Access(f"out{n}", F32, AffineIndex((1,))), 0) for n in range(4))
+    found = _search(LoopProgram((500,), (load,), stores), TPU)
+    assert found.tile is not None
+    assert found.cycles < math.inf
+
+
 def test_many_rows_stay_whole_and_apart() -> None:
     tile = _search(_sum(2048, 768), TPU).tile
     assert tile is not None
