@@ -1,9 +1,9 @@
 // Simulated time and what happens in it. Events of equal time run in the order in which they were scheduled.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <queue>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -25,17 +25,18 @@ class EventQueue {
 
   void at(Tick tick, std::function<void()> action) {
     if (tick < now_) throw std::logic_error("event scheduled in the past");
-    events_.push({tick, sequence_++, std::move(action)});
+    events_.push_back({tick, sequence_++, std::move(action)});
+    std::push_heap(events_.begin(), events_.end(), later);
   }
 
   // Runs until nothing is left to do.
   void run() {
     while (!events_.empty()) {
-      // The action may schedule more, so it leaves the queue first. `top` is const only for the order's sake.
-      auto action = std::move(const_cast<Event&>(events_.top()).action);
-      now_ = events_.top().tick;
-      events_.pop();
-      action();
+      std::pop_heap(events_.begin(), events_.end(), later);
+      const Event event = std::move(events_.back());  // the action may schedule more
+      events_.pop_back();
+      now_ = event.tick;
+      event.action();
     }
   }
 
@@ -44,11 +45,11 @@ class EventQueue {
     Tick tick;
     uint64_t sequence;
     std::function<void()> action;
-    bool operator<(const Event& other) const {
-      return std::pair(tick, sequence) > std::pair(other.tick, other.sequence);  // smallest on top
-    }
   };
-  std::priority_queue<Event> events_;
+  static bool later(const Event& a, const Event& b) {
+    return std::pair(a.tick, a.sequence) > std::pair(b.tick, b.sequence);
+  }
+  std::vector<Event> events_;  // a heap, the next event on top
   Tick now_ = 0;
   uint64_t sequence_ = 0;
 };

@@ -162,6 +162,19 @@ class LaneCore {
     uint64_t span = 1;   // beats over which it became ready
     uint64_t read = 0;   // first cycle in which no earlier instruction still reads it
   };
+  // An operand of an execution: register i of `count` is used in the beats [start(i), end(i)) of the
+  // instruction's.
+  struct Use {
+    uint32_t first = 0, count = 0;
+    uint32_t step = 0, rest = 0;  // busy = count * step + rest
+    bool at_once = false;         // needed or written as a whole
+
+    uint32_t start(uint32_t i) const { return i * step + (rest == 0 ? 0 : i * rest / count); }
+    uint32_t end(uint32_t i) const {
+      const uint32_t from = start(i), to = start(i + 1);
+      return to > from ? to : from + 1;
+    }
+  };
   struct Array {
     uint64_t weights_loaded = 0;
     uint64_t weights_free = 0;
@@ -173,18 +186,35 @@ class LaneCore {
     std::deque<Rows> results;
   };
 
-  uint32_t registers(const InstructionTiming& instruction, OperandShape shape,
-                     const VectorState& state) const;
-  uint64_t occupancy(const InstructionTiming& instruction, const VectorState& state, uint64_t address) const;
-  void retire_vector(const InstructionTiming& instruction, const VectorState& state, uint64_t address);
-  uint64_t array_issue(const InstructionTiming& instruction, const VectorState& state, uint64_t cycle) const;
-  uint64_t array_commit(const InstructionTiming& instruction, const VectorState& state, uint64_t cycle);
+  void set_class(OpClass op, uint8_t unit, uint32_t latency, uint32_t per_beat = 1, uint32_t elements = 0);
   uint64_t earliest() const;
   void issue_at(uint64_t cycle);
+  uint64_t take_unit(const ClassTiming& timing, uint64_t cycle, uint64_t busy);
+
+  // vector_timing.cc
+  void retire_vector(const InstructionTiming& instruction, const VectorState& state, uint64_t address);
+  void retire_empty(const InstructionTiming& instruction, uint64_t cycle);
+  uint32_t occupancy(const InstructionTiming& instruction, const VectorState& state, uint64_t address) const;
+  uint32_t memory_cycles(const InstructionTiming& instruction, const VectorState& state,
+                         uint64_t address) const;
+  uint32_t result_latency(const InstructionTiming& instruction, const VectorState& state) const;
+  uint32_t registers(const InstructionTiming& instruction, OperandShape shape,
+                     const VectorState& state) const;
+  Use use_of(const InstructionTiming& instruction, const VectorOperand& operand, const VectorState& state,
+             uint32_t busy, bool data) const;
+  uint64_t after_source(const Use& use, bool chained, uint64_t cycle) const;
+  uint64_t after_dest(const Use& use, uint32_t latency, uint64_t cycle) const;
+
+  // array_timing.cc
+  uint64_t array_issue(const InstructionTiming& instruction, const VectorState& state, uint64_t cycle) const;
+  uint64_t array_commit(const InstructionTiming& instruction, const VectorState& state, uint64_t cycle);
+  void reset_arrays();
 
   LaneCoreParams params_;
   std::array<ClassTiming, static_cast<size_t>(OpClass::Count)> classes_{};
   std::vector<Unit> units_;
+  int vlen_shift_ = 0, datapath_shift_ = 0, port_shift_ = 0;  // log2 of bits, bits, bytes
+  uint64_t begin_cycle_ = 0;  // time goes on over begin(): everything older is complete by then
   uint64_t issue_cycle_ = 0;
   uint32_t issued_in_cycle_ = 0;
   uint64_t config_ready_ = 0;
@@ -192,6 +222,7 @@ class LaneCore {
   std::array<uint64_t, 64> scalar_ready_{};
   std::array<VectorRegister, 32> vector_{};
   std::vector<Array> arrays_;
+  bool arrays_used_ = false;
 };
 
 }  // namespace npu

@@ -26,6 +26,7 @@ from pytorchsim.mlir.audit import audit_control_function, audit_tile_function, s
 from pytorchsim.mlir.cache import object_key, shared_cache
 from pytorchsim.mlir.compiled_kernel import BufferLayout, CompiledKernel, check_budget, place_buffers
 from pytorchsim.mlir.dialect import ORIGINS_ATTRIBUTE, TILE_SHAPE_ATTRIBUTE, npu_context
+from pytorchsim.mlir.dump import Dump
 from pytorchsim.mlir.link import link
 from pytorchsim.mlir.object_digest import object_digest
 from pytorchsim.mlir.passes.walk import kernel_name
@@ -75,14 +76,15 @@ def compile_kernel(name: str, mlir_text: str, config: NpuConfig, dump_dir: Path 
         seconds["translate"] = time.perf_counter() - started
     names = [name, *(function for function in translated if function != name)]
     started = time.perf_counter()
-    outputs = {function: _run_llvm(name, function, translated[function], config, dump_dir) for function in names}
-    _audit(name, outputs, dump_dir)
+    dump = Dump(dump_dir)
+    outputs = {function: _run_llvm(name, function, translated[function], config, dump) for function in names}
+    _audit(name, outputs, dump)
     seconds["llvm"] = time.perf_counter() - started
     kernel = CompiledKernel(
         name=name,
         objects={function: output.object_bytes for function, output in outputs.items()},
         tile_digests={function: object_digest(outputs[function].object_bytes) for function in names[1:]},
-        frame_bytes={function: _frame_bytes(name, function, output, dump_dir) for function, output in outputs.items()},
+        frame_bytes={function: _frame_bytes(name, function, output, dump) for function, output in outputs.items()},
         ir_digest=hashlib.sha256(mlir_text.encode()).hexdigest()[:16],
         vlen_bits=config.core.vlen_bits,
         seconds=seconds,
@@ -164,54 +166,46 @@ def _facts(name: str, module: ir.Module) -> _Facts:
     return {"buffers": tuple(buffers), "slots": slots, "origins": origins, "tile_shape": shape}
 
 
-def _run_llvm(kernel: str, function: str, ir_text: str, config: NpuConfig, dump_dir: Path | None) -> LlvmOutput:
+def _run_llvm(kernel: str, function: str, ir_text: str, config: NpuConfig, dump: Dump) -> LlvmOutput:
     """Object and assembly of one function, from the cache or from a worker."""
     store = shared_cache()
     key = object_key(ir_text, config.core.vlen_bits)
-    _dump(dump_dir, 1, f"llvm-{function}.ll", ir_text)
+    first = len(PASSES) + 1
+    dump.write(f"{first:02d}-llvm-{function}.ll", lambda: ir_text)
     output = store.read(key) if store else None
     if output is None:
         try:
             output = shared_pool(read_environment().workers).compile(ir_text, config.core.vlen_bits)
         except WorkerError as error:
-            where = _keep_failure(dump_dir, function, key, ir_text)
+            where = _keep_failure(dump, function, key, ir_text)
             raise CompileError(f"function {function!r}: {error}", kernel=kernel, stage="llvm", dump=where) from error
         if store:
             store.write(key, output)
-    _dump(dump_dir, 2, f"optimised-{function}.ll", output.optimised)
-    _dump(dump_dir, 3, f"assembly-{function}.s", output.assembly)
-    _dump(dump_dir, 4, f"object-{function}.o", output.object_bytes)
+    dump.write(f"{first + 1:02d}-optimised-{function}.ll", lambda: output.optimised)
+    dump.write(f"{first + 2:02d}-assembly-{function}.s", lambda: output.assembly)
+    dump.write(f"{first + 3:02d}-object-{function}.o", lambda: output.object_bytes)
     return output
 
 
-def _audit(kernel: str, outputs: Mapping[str, LlvmOutput], dump_dir: Path | None) -> None:
-    dump = "" if dump_dir is None else str(dump_dir)
+def _audit(kernel: str, outputs: Mapping[str, LlvmOutput], dump: Dump) -> None:
     tiles = [function for function in outputs if function != kernel]
-    audit_control_function(outputs[kernel].assembly, tiles, kernel=kernel, dump=dump)
+    audit_control_function(outputs[kernel].assembly, tiles, kernel=kernel, dump=dump.location)
     for function in tiles:
-        audit_tile_function(outputs[function].assembly, function, kernel=kernel, dump=dump)
+        audit_tile_function(outputs[function].assembly, function, kernel=kernel, dump=dump.location)
 
 
-def _frame_bytes(kernel: str, function: str, output: LlvmOutput, dump_dir: Path | None) -> int:
+def _frame_bytes(kernel: str, function: str, output: LlvmOutput, dump: Dump) -> int:
     try:
         return stack_frame_bytes(output.assembly)
     except ValueError as error:
-        dump = "" if dump_dir is None else str(dump_dir)
-        raise CompileError(f"function {function!r}: {error}", kernel=kernel, stage="llvm", dump=dump) from error
+        text = f"function {function!r}: {error}"
+        raise CompileError(text, kernel=kernel, stage="llvm", dump=dump.location) from error
 
 
-def _dump(dump_dir: Path | None, step: int, name: str, content: str | bytes) -> None:
-    if dump_dir is None:
-        return
-    dump_dir.mkdir(parents=True, exist_ok=True)
-    data = content if isinstance(content, bytes) else content.encode()
-    dump_dir.joinpath(f"{len(PASSES) + step:02d}-{name}").write_bytes(data)
-
-
-def _keep_failure(dump_dir: Path | None, function: str, key: str, ir_text: str) -> str:
+def _keep_failure(dump: Dump, function: str, key: str, ir_text: str) -> str:
     """Write the IR that LLVM failed on where the user can find it; the folder, or "" if none can be written."""
-    if dump_dir is not None:
-        return str(dump_dir)  # it is there already
+    if dump.folder is not None:
+        return dump.location  # it is there already
     folder = read_environment().cache_dir / "failed" / key[:16]
     try:
         folder.mkdir(parents=True, exist_ok=True)

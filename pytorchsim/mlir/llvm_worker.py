@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import struct
 import sys
 import threading
@@ -67,6 +68,7 @@ def _main(parent: int) -> None:
     # Replies go to the pipe; anything that a library prints goes to standard error.
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     threading.Thread(target=_watch_parent, args=(parent,), daemon=True).start()
     import llvmlite.binding as llvm
 

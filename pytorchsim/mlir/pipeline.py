@@ -16,6 +16,8 @@ from mlir.passmanager import PassManager
 
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.errors import CompileError, IRVerificationError
+from pytorchsim.mlir.dump import Dump
+from pytorchsim.mlir.passes.freeze_shuffled_loads import freeze_shuffled_loads
 from pytorchsim.mlir.passes.lower_npu_ops import lower_npu_ops
 from pytorchsim.mlir.passes.lower_special_functions import lower_special_functions
 from pytorchsim.mlir.passes.predicate_short_accesses import predicate_short_accesses
@@ -23,7 +25,8 @@ from pytorchsim.mlir.passes.set_function_attributes import set_function_attribut
 from pytorchsim.mlir.passes.split_functions import split_functions
 from pytorchsim.mlir.passes.verify_kernel import verify_kernel
 from pytorchsim.mlir.passes.verify_llvm import verify_llvm
-from pytorchsim.mlir.passes.walk import kernel_name
+from pytorchsim.mlir.passes.walk import BrokenRules, kernel_name
+from pytorchsim.mlir.passes.widen_bf16_conversions import widen_bf16_conversions
 
 __all__ = ["PASSES", "Pass", "run_pipeline", "upstream"]
 
@@ -53,6 +56,7 @@ PASSES: tuple[Pass, ...] = (
     # One kernel module: npu, scf, arith, vector, math, memref.
     Pass("verify-kernel", verify_kernel),
     Pass("lower-special-functions", lower_special_functions),
+    Pass("widen-bf16-conversions", widen_bf16_conversions),
     # A module per function from here on.
     Pass("split-functions", split_functions),
     Pass("lower-npu-ops", lower_npu_ops),
@@ -76,6 +80,7 @@ PASSES: tuple[Pass, ...] = (
     # Only the llvm dialect from here on.
     Pass("verify-llvm", verify_llvm),
     Pass("predicate-short-accesses", predicate_short_accesses),
+    Pass("freeze-shuffled-loads", freeze_shuffled_loads),
     Pass("set-function-attributes", set_function_attributes),
 )
 
@@ -87,36 +92,28 @@ def run_pipeline(
 
     IRVerificationError: a rule is broken, or a pass left invalid IR. CompileError: a pass failed. Both name the pass.
     """
-    kernel, seconds = kernel_name(module), {}
-    _dump(module, dump_dir, "00-input")
+    kernel, seconds, dump = kernel_name(module), {}, Dump(dump_dir)
+    dump.write("00-input.mlir", lambda: _text(module))
     for number, step in enumerate(passes, 1):
         label = f"{number:02d}-{step.name}"
         start = time.perf_counter()
         try:
             step.run(module, config)
         except ir.MLIRError as error:
-            _dump(module, dump_dir, f"{label}-failed")
-            raise CompileError(str(error), kernel=kernel, stage=step.name, dump=_shown(dump_dir)) from error
-        except IRVerificationError as error:
-            error.dump = _shown(dump_dir)
-            raise
+            dump.write(f"{label}-failed.mlir", lambda: _text(module))
+            raise CompileError(str(error), kernel=kernel, stage=step.name, dump=dump.location) from error
+        except BrokenRules as error:
+            raise IRVerificationError(str(error), kernel=kernel, stage=step.name, dump=dump.location) from error
         seconds[label] = time.perf_counter() - start
         try:
             module.operation.verify()
         except ir.MLIRError as error:
-            _dump(module, dump_dir, f"{label}-invalid")
-            raise IRVerificationError(str(error), kernel=kernel, stage=step.name, dump=_shown(dump_dir)) from error
-        _dump(module, dump_dir, label)
+            dump.write(f"{label}-invalid.mlir", lambda: _text(module))
+            raise IRVerificationError(str(error), kernel=kernel, stage=step.name, dump=dump.location) from error
+        dump.write(f"{label}.mlir", lambda: _text(module))
     return seconds
 
 
-def _dump(module: ir.Module, dump_dir: Path | None, name: str) -> None:
-    if dump_dir is None:
-        return
-    dump_dir.mkdir(parents=True, exist_ok=True)
+def _text(module: ir.Module) -> str:
     # An invalid module still prints, in generic form.
-    dump_dir.joinpath(f"{name}.mlir").write_text(module.operation.get_asm(assume_verified=False), encoding="utf-8")
-
-
-def _shown(dump_dir: Path | None) -> str:
-    return "" if dump_dir is None else str(dump_dir)
+    return str(module.operation.get_asm(assume_verified=False))

@@ -188,7 +188,10 @@ class WorkerPool:
                 return idle
             self._end(idle)  # killed from outside
             return self._take()
-        worker = _Worker()
+        try:
+            worker = _Worker()
+        except OSError as error:
+            raise WorkerError(f"an LLVM worker could not be started: {error}") from error
         with self._lock:
             self._started.add(worker)
         return worker

@@ -32,11 +32,14 @@ class Graph:
     """A graph at run time. Immutable once linked; several threads may run it."""
 
     def __init__(self, name: str, config: NpuConfig, mode: Mode, facts: Mapping[str, list[Any]]) -> None:
+        environment = read_environment()
         self.name = name
         self.config = config
         self.config_digest = config.digest()
         self.mode: Mode = mode
         self.facts = facts
+        self.measures_anew = environment.no_cache
+        self._dump_dir = environment.dump_dir
         self._kernels: list[Kernel] = []
         self._program: Program | None = None
         self._build_seconds: dict[str, float] = {"compile": 0.0, "link": 0.0}
@@ -74,8 +77,7 @@ class Graph:
         if self._program is not None:
             raise RuntimeError(f"graph {self.name!r} is linked; kernel {name!r} comes too late")
         parsed = KernelMetadata.parse(name, metadata)
-        dump_dir = read_environment().dump_dir
-        folder = None if dump_dir is None else dump_dir / self.name / name
+        folder = None if self._dump_dir is None else self._dump_dir / self.name / name
         kernel = Kernel(self, parsed, compile_kernel_async(name, mlir_text, self.config, folder))
         self._kernels.append(kernel)
         return kernel

@@ -21,7 +21,8 @@ from pytorchsim.templates.positions import Positions
 from pytorchsim.templates.reductions import REDUCTIONS, Partial
 from pytorchsim.templates.stages import Stage
 from pytorchsim.templates.tile import Tile
-from pytorchsim.templates.vector_ops import EMITTERS, Operands, from_memory, to_memory, vector_type
+from pytorchsim.templates.vector_ops import EMITTERS
+from pytorchsim.templates.vector_values import Operands, from_memory, to_memory, vector_type
 
 __all__ = ["Accumulator", "Block", "BufferKey", "StoreBuffer", "accumulators", "partial_dtypes"]
 

@@ -11,7 +11,7 @@ from mlir.dialects import arith, vector
 from pytorchsim.mlir import builders
 from pytorchsim.target.dtypes import I32
 from pytorchsim.templates.tile import Tile
-from pytorchsim.templates.vector_ops import splat, vector_type
+from pytorchsim.templates.vector_values import splat, vector_type
 
 __all__ = ["Positions"]
 

@@ -14,24 +14,30 @@ from typing import Any
 
 import sympy
 import torch
-from torch._inductor.dtype_propagation import DtypePropagationOpsHandler
 from torch._inductor.ops_handler import DefaultHandler
 from torch._inductor.scheduler import SchedulerNode
-from torch._inductor.utils import upcast_compute_type
 from torch._inductor.virtualized import V
 
 from pytorchsim.errors import UnsupportedError
-from pytorchsim.target import dtypes
-from pytorchsim.target.dtypes import Dtype
+from pytorchsim.target.dtypes import Kind
+from pytorchsim.templates.decompositions import DECOMPOSED
 from pytorchsim.templates.index_analysis import affine_index
 from pytorchsim.templates.loop_program import Access, AffineIndex, LoopProgram, Operation, Store
+from pytorchsim.templates.recorded_types import (
+    computed_type,
+    is_narrow,
+    machine_dtype,
+    operand_types,
+    result_type,
+)
 from pytorchsim.templates.reductions import REDUCTIONS
+from pytorchsim.templates.terms import Term
 from pytorchsim.templates.unsupported_ops import UNSUPPORTED
 from pytorchsim.templates.vector_ops import EMITTERS
 
-__all__ = ["LoopRecorder", "RecordedValue", "machine_dtype"]
-
-_COMPUTED = (dtypes.F32, dtypes.BOOL)
+__all__ = ["LoopRecorder", "RecordedValue"]
+_INTEGERS = {8: torch.int8, 16: torch.int16}
+"""The types that hold the bits of narrow floats, by width."""
 
 
 class RecordedValue:
@@ -39,16 +45,6 @@ class RecordedValue:
 
     def __init__(self, number: int, dtype: torch.dtype) -> None:
         self.number, self.dtype = number, dtype
-
-
-def machine_dtype(dtype: torch.dtype) -> Dtype:
-    """The machine's type for a torch dtype. UnsupportedError where the generic kernel cannot compute with it."""
-    name = str(dtype).removeprefix("torch.")
-    found = next((candidate for candidate in _COMPUTED if candidate.name == name), None)
-    if found is None:
-        known = ", ".join(candidate.name for candidate in _COMPUTED)
-        raise UnsupportedError(f"dtype {name} in an elementwise kernel; supported: {known}. Convert the tensors first")
-    return found
 
 
 class LoopRecorder(DefaultHandler):
@@ -90,7 +86,7 @@ class LoopRecorder(DefaultHandler):
             return self._stored[name]
         dtype = V.graph.get_dtype(name)
         access = Access(name, machine_dtype(dtype), self._index(index))
-        computed = upcast_compute_type(dtype)
+        computed = computed_type(dtype)
         return self._append(Operation("load", (), machine_dtype(computed), access=access), computed)
 
     def store(self, name: str, index: sympy.Expr, value: RecordedValue, mode: str | None = None) -> None:
@@ -114,10 +110,13 @@ class LoopRecorder(DefaultHandler):
         if reduction_type not in REDUCTIONS:
             known = ", ".join(REDUCTIONS)
             raise UnsupportedError(f"reduction {reduction_type!r}; supported: {known}")
-        operation = Operation(
-            "reduce", (value.number,), machine_dtype(upcast_compute_type(dtype)), reduction=reduction_type
-        )
-        return self._append(operation, upcast_compute_type(dtype))
+        computed = computed_type(dtype)
+        if reduction_type == "any":
+            value = self.convert(value, torch.bool)
+        elif not REDUCTIONS[reduction_type].with_position:
+            value = self.convert(value, computed)
+        operation = Operation("reduce", (value.number,), machine_dtype(computed), reduction=reduction_type)
+        return self._append(operation, computed)
 
     def _index(self, index: sympy.Expr) -> AffineIndex:
         ranges = dict(zip(self._variables, map(sympy.Integer, self._sizes), strict=True))
@@ -141,29 +140,68 @@ class LoopRecorder(DefaultHandler):
 
     def constant(self, value: float | bool, dtype: torch.dtype) -> RecordedValue:
         """A literal."""
-        computed = upcast_compute_type(dtype)
+        computed = computed_type(dtype)
         kind = machine_dtype(computed)
-        literal = bool(value) if kind == dtypes.BOOL else float(value)
+        literal = (
+            bool(value) if kind.kind is Kind.BOOL else float(value) if kind.kind is Kind.FLOAT else int(value)
+        )
         return self._append(Operation("constant", (), kind, constant=literal), computed)
 
     def to_dtype(
         self, x: RecordedValue, dtype: torch.dtype, src_dtype: torch.dtype | None = None, use_compute_types: bool = True
     ) -> RecordedValue:
-        """Conversion; nothing where the type computed in is the same."""
-        computed = upcast_compute_type(dtype)
+        """Conversion. To a type that is computed as float32 it rounds, as eager does, and stays float32."""
+        value = self.convert(x, computed_type(dtype))
+        if not is_narrow(dtype):
+            return value
+        memory, made_by = machine_dtype(dtype), self._operations[value.number]
+        rounding = f"round_to_{memory.name}"
+        if made_by.name == rounding or (made_by.access is not None and made_by.access.dtype == memory):
+            return value
+        return self._append(Operation(rounding, (value.number,), made_by.dtype), value.dtype)
+
+    def convert(self, x: RecordedValue, computed: torch.dtype) -> RecordedValue:
+        """Conversion to a type computed in; nothing where it is the same."""
         if x.dtype == computed:
             return x
+        if computed == torch.uint32 and x.dtype.is_floating_point:
+            x = self.convert(x, torch.int64)  # wraps negative values as eager does
         return self._append(Operation("to_dtype", (x.number,), machine_dtype(computed)), computed)
 
-    def _default(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RecordedValue:
+    def to_dtype_bitcast(self, x: RecordedValue, dtype: torch.dtype, src_dtype: torch.dtype) -> RecordedValue:
+        """The bits of a `src_dtype` in memory read as `dtype`, of the same width."""
+        if is_narrow(src_dtype):
+            memory = machine_dtype(src_dtype)
+            bits = _INTEGERS[memory.bits]
+            x = self._append(Operation(f"to_bits_{memory.name}", (x.number,), machine_dtype(bits)), bits)
+        if is_narrow(dtype):
+            memory = machine_dtype(dtype)
+            x = self.bitcast(x, _INTEGERS[memory.bits])
+            operation = Operation(f"from_bits_{memory.name}", (x.number,), machine_dtype(torch.float32))
+            return self._append(operation, torch.float32)
+        return self.bitcast(x, dtype)
+
+    def bitcast(self, x: RecordedValue, computed: torch.dtype) -> RecordedValue:
+        """The same bits as another type of the same width; a bool's are 0 and 1."""
+        if torch.bool in (x.dtype, computed):
+            return self.convert(x, computed)
+        return self._append(Operation("to_dtype_bitcast", (x.number,), machine_dtype(computed)), computed)
+
+    def record(self, name: str, *operands: Any) -> Any:
+        """Operation `name` on recorded values and Python numbers: what the handler's method of that name does."""
+        return self._default(name, operands, {})
+
+    def _default(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        args = (*args, *kwargs.values())
+        if name in DECOMPOSED:
+            result = DECOMPOSED[name](*[Term(self, arg) if isinstance(arg, RecordedValue) else arg for arg in args])
+            return tuple(term.value for term in result) if isinstance(result, tuple) else result.value
         if name not in EMITTERS:
             raise UnsupportedError(f"operation {name!r}: {UNSUPPORTED[name]}")
-        dtype = getattr(DtypePropagationOpsHandler(), name)(*args, **kwargs)
-        values = [arg for arg in args if isinstance(arg, RecordedValue)]
-        like = values[-1].dtype if values else dtype
+        dtype = result_type(name, args)
         operands = tuple(
-            (arg if isinstance(arg, RecordedValue) else self.constant(arg, like)).number
-            for arg in (*args, *kwargs.values())
+            (self.convert(arg, wanted) if isinstance(arg, RecordedValue) else self.constant(arg, wanted)).number
+            for arg, wanted in zip(args, operand_types(name, args, dtype), strict=True)
         )
         return self._append(Operation(name, operands, machine_dtype(dtype)), dtype)
 

@@ -2,7 +2,8 @@
 
 A partial result is a tuple of vectors: one for most reductions, (value, position) for argmax and argmin. Combining is
 associative up to rounding and never depends on which side is which, so partial results may be folded across
-registers, vectors and lanes in any fixed tree.
+registers, vectors and lanes in any fixed tree. Integers wrap; their identities are the type's own extremes, and
+maxima and minima read the sign.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from mlir import ir
 from mlir.dialects import arith
 
 from pytorchsim.target.dtypes import I32, Dtype, Kind
-from pytorchsim.templates.vector_ops import splat
+from pytorchsim.templates.vector_values import splat
 
 __all__ = ["REDUCTIONS", "Partial", "Reduction"]
 
 Partial = tuple[ir.Value, ...]
+_Fold = Callable[[ir.Value, ir.Value], ir.Value]
 
 
 @dataclass(frozen=True)
@@ -40,42 +42,52 @@ class Reduction:
         return tuple(splat(value, part, elements) for value, part in zip(self.identity(dtype), parts, strict=True))
 
 
-def _single(build: Callable[[ir.Value, ir.Value], ir.Value]) -> Callable[[Dtype, Partial, Partial], Partial]:
-    return lambda _dtype, a, b: (build(a[0], b[0]),)
+def _fold(real: _Fold, signed: _Fold, unsigned: _Fold, logic: _Fold) -> Callable[[Dtype, Partial, Partial], Partial]:
+    by_kind = {Kind.FLOAT: real, Kind.SIGNED: signed, Kind.UNSIGNED: unsigned, Kind.BOOL: logic}
+    return lambda dtype, a, b: (by_kind[dtype.kind](a[0], b[0]),)
 
 
-def _extreme(sign: int) -> Callable[[Dtype], float]:
-    """The least (sign -1) or greatest (sign +1) value of a type."""
+def _bitwise(fold: _Fold) -> Callable[[Dtype, Partial, Partial], Partial]:
+    return lambda _dtype, a, b: (fold(a[0], b[0]),)
 
-    def value(dtype: Dtype) -> float:
-        if dtype.kind is Kind.FLOAT:
-            return sign * float("inf")
-        if dtype.kind is Kind.BOOL:
-            return sign > 0
-        top = (1 << (dtype.bits - (dtype.kind is Kind.SIGNED))) - 1
-        bottom = -top - 1 if dtype.kind is Kind.SIGNED else 0
-        return top if sign > 0 else bottom
 
-    return value
+def _least(dtype: Dtype) -> float:
+    """No value of the type is smaller."""
+    if dtype.kind is Kind.FLOAT:
+        return float("-inf")
+    return -(1 << (dtype.bits - 1)) if dtype.kind is Kind.SIGNED else 0
+
+
+def _greatest(dtype: Dtype) -> float:
+    """No value of the type is larger."""
+    if dtype.kind is Kind.FLOAT:
+        return float("inf")
+    if dtype.kind is Kind.BOOL:
+        return 1
+    return (1 << (dtype.bits - (dtype.kind is Kind.SIGNED))) - 1
 
 
 _FARTHEST = (1 << 31) - 1
 """The position of no element: any real one comes first."""
 
 
-def _arg(better: arith.CmpFPredicate) -> Callable[[Dtype, Partial, Partial], Partial]:
+def _arg(
+    real: arith.CmpFPredicate, signed: arith.CmpIPredicate, unsigned: arith.CmpIPredicate
+) -> Callable[[Dtype, Partial, Partial], Partial]:
     """NaN beats all, then the better value, then the smaller position: as eager."""
 
     def combine(dtype: Dtype, a: Partial, b: Partial) -> Partial:
-        if dtype.kind is not Kind.FLOAT:
-            raise NotImplementedError(f"argmax and argmin of {dtype.name}")
         (value_a, at_a), (value_b, at_b) = a, b
-        nan_a = arith.cmpf(arith.CmpFPredicate.UNO, value_a, value_a)
-        nan_b = arith.cmpf(arith.CmpFPredicate.UNO, value_b, value_b)
-        tied = arith.ori(arith.andi(nan_a, nan_b), arith.cmpf(arith.CmpFPredicate.OEQ, value_a, value_b))
+        if dtype.kind is Kind.FLOAT:
+            nan_a = arith.cmpf(arith.CmpFPredicate.UNO, value_a, value_a)
+            nan_b = arith.cmpf(arith.CmpFPredicate.UNO, value_b, value_b)
+            not_nan_a = arith.cmpf(arith.CmpFPredicate.ORD, value_a, value_a)
+            tied = arith.ori(arith.andi(nan_a, nan_b), arith.cmpf(arith.CmpFPredicate.OEQ, value_a, value_b))
+            wins = arith.ori(arith.andi(not_nan_a, nan_b), arith.cmpf(real, value_b, value_a))
+        else:
+            tied = arith.cmpi(arith.CmpIPredicate.eq, value_a, value_b)
+            wins = arith.cmpi(signed if dtype.kind is Kind.SIGNED else unsigned, value_b, value_a)
         earlier = arith.andi(tied, arith.cmpi(arith.CmpIPredicate.slt, at_b, at_a))
-        not_nan_a = arith.cmpf(arith.CmpFPredicate.ORD, value_a, value_a)
-        wins = arith.ori(arith.andi(not_nan_a, nan_b), arith.cmpf(better, value_b, value_a))
         take_b = arith.ori(earlier, wins)
         return arith.select(take_b, value_b, value_a), arith.select(take_b, at_b, at_a)
 
@@ -83,16 +95,25 @@ def _arg(better: arith.CmpFPredicate) -> Callable[[Dtype, Partial, Partial], Par
 
 
 REDUCTIONS: dict[str, Reduction] = {
-    "sum": Reduction(lambda _: (0.0,), _single(arith.addf)),
-    "prod": Reduction(lambda _: (1.0,), _single(arith.mulf)),
-    "max": Reduction(lambda dtype: (_extreme(-1)(dtype),), _single(arith.maximumf)),
-    "min": Reduction(lambda dtype: (_extreme(+1)(dtype),), _single(arith.minimumf)),
-    "any": Reduction(lambda _: (False,), _single(arith.ori)),
+    "sum": Reduction(lambda _: (0,), _fold(arith.addf, arith.addi, arith.addi, arith.ori)),
+    "prod": Reduction(lambda _: (1,), _fold(arith.mulf, arith.muli, arith.muli, arith.andi)),
+    "max": Reduction(
+        lambda dtype: (_least(dtype),), _fold(arith.maximumf, arith.maxsi, arith.maxui, arith.ori)
+    ),
+    "min": Reduction(
+        lambda dtype: (_greatest(dtype),), _fold(arith.minimumf, arith.minsi, arith.minui, arith.andi)
+    ),
+    "any": Reduction(lambda _: (False,), _bitwise(arith.ori)),
+    "xor_sum": Reduction(lambda _: (0,), _bitwise(arith.xori)),
     "argmax": Reduction(
-        lambda dtype: (_extreme(-1)(dtype), _FARTHEST), _arg(arith.CmpFPredicate.OGT), with_position=True
+        lambda dtype: (_least(dtype), _FARTHEST),
+        _arg(arith.CmpFPredicate.OGT, arith.CmpIPredicate.sgt, arith.CmpIPredicate.ugt),
+        with_position=True,
     ),
     "argmin": Reduction(
-        lambda dtype: (_extreme(+1)(dtype), _FARTHEST), _arg(arith.CmpFPredicate.OLT), with_position=True
+        lambda dtype: (_greatest(dtype), _FARTHEST),
+        _arg(arith.CmpFPredicate.OLT, arith.CmpIPredicate.slt, arith.CmpIPredicate.ult),
+        with_position=True,
     ),
 }
 """By Inductor's name."""

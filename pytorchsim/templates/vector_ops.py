@@ -1,81 +1,22 @@
 """How each operation of a loop program becomes MLIR on one vector per lane.
 
-`EMITTERS` is the complete table of what the generic kernel computes; `unsupported_ops.py` names the rest of
-Inductor's operations. Values are `vector<NxT>`; bool is `vector<Nxi1>`. NaN, infinities and signed zeros behave as in
-eager.
+`EMITTERS` is the complete table of what lanes compute directly; `decompositions.py` says what is built from it,
+`unsupported_ops.py` names the rest of Inductor's operations. NaN, infinities and signed zeros behave as in eager.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from mlir import ir
 from mlir.dialects import arith, math
 
-from pytorchsim.target.dtypes import BOOL, F32, Dtype, Kind
-from pytorchsim.templates.loop_program import Operation
+from pytorchsim.target.dtypes import BOOL, I32, I64, Kind
+from pytorchsim.templates import integer_ops
+from pytorchsim.templates.conversions import bitcast, to_dtype
+from pytorchsim.templates.vector_values import NARROW_FLOATS, Emitter, Operands, from_bits, round_to, splat, to_bits
 
-__all__ = ["EMITTERS", "from_memory", "splat", "to_memory", "vector_type"]
-
-Emitter = Callable[["Operands"], ir.Value]
-
-
-@dataclass(frozen=True)
-class Operands:
-    """What an emitter gets: the operation, its operands' values and types, and the vector length in elements."""
-
-    operation: Operation
-    values: tuple[ir.Value, ...]
-    dtypes: tuple[Dtype, ...]
-    elements: int
-
-    def constant(self, value: float) -> ir.Value:
-        """A vector of `value` in the type of the first operand."""
-        return splat(value, self.dtypes[0], self.elements)
-
-
-def element_type(dtype: Dtype) -> ir.Type:
-    """The MLIR type a lane computes in: bool is one bit."""
-    return ir.IntegerType.get_signless(1) if dtype.kind is Kind.BOOL else ir.Type.parse(dtype.mlir)
-
-
-def vector_type(dtype: Dtype, elements: int) -> ir.VectorType:
-    """`elements` values of `dtype` in registers."""
-    return ir.VectorType.get([elements], element_type(dtype))
-
-
-def splat(value: float | bool, dtype: Dtype, elements: int) -> ir.Value:
-    """A constant vector."""
-    element = element_type(dtype)
-    if dtype.kind is Kind.FLOAT:
-        attribute: ir.Attribute = ir.FloatAttr.get(element, float(value))
-    else:
-        attribute = ir.IntegerAttr.get(element, int(value))
-    kind = vector_type(dtype, elements)
-    return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, attribute))
-
-
-def from_memory(value: ir.Value, memory: Dtype, elements: int) -> ir.Value:
-    """A loaded vector in the type it is computed in: a bool byte becomes one bit, any non-zero byte is true."""
-    if memory.kind is Kind.BOOL:
-        byte = ir.VectorType.get([elements], ir.IntegerType.get_signless(8))
-        zero = arith.constant(byte, ir.DenseElementsAttr.get_splat(byte, ir.IntegerAttr.get(byte.element_type, 0)))
-        return arith.cmpi(arith.CmpIPredicate.ne, value, zero)
-    return value
-
-
-def to_memory(value: ir.Value, memory: Dtype, elements: int) -> ir.Value:
-    """A computed vector in the type it is stored in."""
-    if memory.kind is Kind.BOOL:
-        return arith.extui(ir.VectorType.get([elements], ir.IntegerType.get_signless(8)), value)
-    return value
-
-
-def _constant(o: Operands) -> ir.Value:
-    if o.operation.constant is None:
-        raise ValueError("a constant operation carries its value")
-    return splat(o.operation.constant, o.operation.dtype, o.elements)
+__all__ = ["EMITTERS", "INTERNAL", "SFU_OPERATIONS"]
 
 
 def _unary(build: Callable[[ir.Value], ir.Value]) -> Emitter:
@@ -86,18 +27,38 @@ def _binary(build: Callable[[ir.Value, ir.Value], ir.Value]) -> Emitter:
     return lambda o: build(o.values[0], o.values[1])
 
 
-def _compare(ordered: arith.CmpFPredicate, integer: arith.CmpIPredicate) -> Emitter:
+def _by_kind(real: Emitter, integer: Emitter, logic: Emitter | None = None) -> Emitter:
+    """Dispatch on the first operand's kind; `logic` is for bool, `integer` if not given."""
+
     def emit(o: Operands) -> ir.Value:
-        if o.dtypes[0].kind is Kind.FLOAT:
-            return arith.cmpf(ordered, o.values[0], o.values[1])
-        return arith.cmpi(integer, o.values[0], o.values[1])
+        kind = o.dtypes[0].kind
+        if kind is Kind.FLOAT:
+            return real(o)
+        return (logic or integer)(o) if kind is Kind.BOOL else integer(o)
 
     return emit
 
 
-def _sigmoid(o: Operands) -> ir.Value:
-    one = o.constant(1.0)
-    return arith.divf(one, arith.addf(one, math.exp(arith.negf(o.values[0]))))
+def _whole(real: Emitter) -> Emitter:
+    """An operation that leaves integers as they are."""
+    return _by_kind(real, lambda o: o.values[0])
+
+
+def _compare(
+    real: arith.CmpFPredicate, signed: arith.CmpIPredicate, unsigned: arith.CmpIPredicate | None = None
+) -> Emitter:
+    return _by_kind(
+        _binary(lambda a, b: arith.cmpf(real, a, b)),
+        integer_ops.by_signedness(
+            lambda a, b: arith.cmpi(signed, a, b), lambda a, b: arith.cmpi(unsigned or signed, a, b)
+        ),
+    )
+
+
+def _constant(o: Operands) -> ir.Value:
+    if o.operation.constant is None:
+        raise ValueError("a constant operation carries its value")
+    return splat(o.operation.constant, o.operation.dtype, o.elements)
 
 
 def _sign(o: Operands) -> ir.Value:
@@ -107,45 +68,55 @@ def _sign(o: Operands) -> ir.Value:
     return arith.select(arith.cmpf(arith.CmpFPredicate.OLT, o.values[0], zero), o.constant(-1.0), above)
 
 
-def _not(o: Operands) -> ir.Value:
-    return arith.xori(o.values[0], splat(True, BOOL, o.elements))
+def _signbit(o: Operands) -> ir.Value:
+    integer = I64 if o.dtypes[0].bits == I64.bits else I32
+    kind = ir.VectorType.get([o.elements], ir.IntegerType.get_signless(integer.bits))
+    bits = arith.bitcast(kind, o.values[0])
+    return arith.cmpi(arith.CmpIPredicate.slt, bits, splat(0, integer, o.elements))
 
 
-def _to_dtype(o: Operands) -> ir.Value:
-    source, target = o.dtypes[0], o.operation.dtype
-    if source == target:
-        return o.values[0]
-    if source == BOOL and target == F32:
-        return arith.select(o.values[0], splat(1.0, F32, o.elements), splat(0.0, F32, o.elements))
-    return arith.cmpf(arith.CmpFPredicate.UNE, o.values[0], o.constant(0.0))
+def _invert(o: Operands) -> ir.Value:
+    return arith.xori(o.values[0], o.constant(True if o.dtypes[0] == BOOL else -1))
 
 
-EMITTERS: dict[str, Emitter] = {
+def _never(o: Operands) -> ir.Value:
+    return splat(False, BOOL, o.elements)
+
+
+_AND, _OR, _XOR = _binary(arith.andi), _binary(arith.ori), _binary(arith.xori)
+_LESS = _compare(arith.CmpFPredicate.OLT, arith.CmpIPredicate.slt, arith.CmpIPredicate.ult)
+_DIVIDE = _binary(arith.divf)
+_MULTIPLY = _by_kind(_binary(arith.mulf), _binary(arith.muli), _AND)
+
+_OF_INDUCTOR: dict[str, Emitter] = {
     "constant": _constant,
     "identity": _unary(lambda a: a),
-    "to_dtype": _to_dtype,
-    "add": _binary(arith.addf),
-    "sub": _binary(arith.subf),
-    "mul": _binary(arith.mulf),
-    "truediv": _binary(arith.divf),
-    "div_rn": _binary(arith.divf),
-    "mul_rn": _binary(arith.mulf),
-    "fma": lambda o: math.fma(*o.values),
-    "neg": _unary(arith.negf),
-    "abs": _unary(math.absf),
-    "square": _unary(lambda a: arith.mulf(a, a)),
-    "reciprocal": lambda o: arith.divf(o.constant(1.0), o.values[0]),
+    "to_dtype": to_dtype,
+    "to_dtype_bitcast": bitcast,
+    "add": _by_kind(_binary(arith.addf), _binary(arith.addi), _OR),
+    "sub": _by_kind(_binary(arith.subf), _binary(arith.subi), _XOR),
+    "mul": _MULTIPLY,
+    "mul_rn": _MULTIPLY,
+    "truediv": _DIVIDE,
+    "div_rn": _DIVIDE,
+    "int_truediv": _DIVIDE,
+    "fma": _by_kind(
+        lambda o: math.fma(*o.values), lambda o: arith.addi(arith.muli(o.values[0], o.values[1]), o.values[2])
+    ),
+    "neg": _by_kind(_unary(arith.negf), lambda o: arith.subi(o.constant(0), o.values[0])),
+    "abs": _by_kind(_unary(math.absf), integer_ops.absolute),
     "sqrt": _unary(math.sqrt),
-    "rsqrt": lambda o: arith.divf(o.constant(1.0), math.sqrt(o.values[0])),
-    "maximum": _binary(arith.maximumf),
-    "minimum": _binary(arith.minimumf),
-    "relu": lambda o: arith.maximumf(o.values[0], o.constant(0.0)),
-    "sign": _sign,
+    "maximum": _by_kind(_binary(arith.maximumf), integer_ops.by_signedness(arith.maxsi, arith.maxui), _OR),
+    "minimum": _by_kind(_binary(arith.minimumf), integer_ops.by_signedness(arith.minsi, arith.minui), _AND),
+    "sign": _by_kind(_sign, integer_ops.sign, _unary(lambda a: a)),
+    "signbit": _by_kind(_signbit, integer_ops.negative),
     "copysign": _binary(math.copysign),
-    "floor": _unary(math.floor),
-    "ceil": _unary(math.ceil),
-    "trunc": _unary(math.trunc),
-    "round": _unary(math.roundeven),
+    "floor": _whole(_unary(math.floor)),
+    "ceil": _whole(_unary(math.ceil)),
+    "trunc": _whole(_unary(math.trunc)),
+    "round": _whole(_unary(math.roundeven)),
+    "truncdiv": integer_ops.truncated_divide,
+    "floordiv": integer_ops.floor_divide,
     "exp": _unary(math.exp),
     "log": _unary(math.log),
     "sin": _unary(math.sin),
@@ -153,26 +124,47 @@ EMITTERS: dict[str, Emitter] = {
     "tanh": _unary(math.tanh),
     "erf": _unary(math.erf),
     "atan": _unary(math.atan),
-    "sigmoid": _sigmoid,
     "eq": _compare(arith.CmpFPredicate.OEQ, arith.CmpIPredicate.eq),
     "ne": _compare(arith.CmpFPredicate.UNE, arith.CmpIPredicate.ne),
-    "lt": _compare(arith.CmpFPredicate.OLT, arith.CmpIPredicate.ult),
-    "le": _compare(arith.CmpFPredicate.OLE, arith.CmpIPredicate.ule),
-    "gt": _compare(arith.CmpFPredicate.OGT, arith.CmpIPredicate.ugt),
-    "ge": _compare(arith.CmpFPredicate.OGE, arith.CmpIPredicate.uge),
-    "isnan": lambda o: arith.cmpf(arith.CmpFPredicate.UNO, o.values[0], o.values[0]),
-    "isinf": lambda o: arith.cmpf(arith.CmpFPredicate.OEQ, math.absf(o.values[0]), o.constant(float("inf"))),
+    "lt": _LESS,
+    "le": _compare(arith.CmpFPredicate.OLE, arith.CmpIPredicate.sle, arith.CmpIPredicate.ule),
+    "gt": _compare(arith.CmpFPredicate.OGT, arith.CmpIPredicate.sgt, arith.CmpIPredicate.ugt),
+    "ge": _compare(arith.CmpFPredicate.OGE, arith.CmpIPredicate.sge, arith.CmpIPredicate.uge),
+    "isnan": _by_kind(lambda o: arith.cmpf(arith.CmpFPredicate.UNO, o.values[0], o.values[0]), _never),
+    "isinf": _by_kind(
+        lambda o: arith.cmpf(arith.CmpFPredicate.OEQ, math.absf(o.values[0]), o.constant(float("inf"))), _never
+    ),
     "where": lambda o: arith.select(*o.values),
-    "logical_not": _not,
-    "logical_and": _binary(arith.andi),
-    "logical_or": _binary(arith.ori),
-    "logical_xor": _binary(arith.xori),
-    "bitwise_not": _not,
-    "bitwise_and": _binary(arith.andi),
-    "bitwise_or": _binary(arith.ori),
-    "bitwise_xor": _binary(arith.xori),
-    "and_": _binary(arith.andi),
-    "or_": _binary(arith.ori),
-    "xor": _binary(arith.xori),
+    "logical_not": _invert,
+    "logical_and": _AND,
+    "logical_or": _OR,
+    "logical_xor": _XOR,
+    "bitwise_not": _invert,
+    "bitwise_and": _AND,
+    "bitwise_or": _OR,
+    "bitwise_xor": _XOR,
+    "and_": _AND,
+    "or_": _OR,
+    "xor": _XOR,
+    "bitwise_left_shift": integer_ops.left_shift,
+    "bitwise_right_shift": integer_ops.right_shift,
+    "lshift": integer_ops.left_shift,
+    "rshift": integer_ops.right_shift,
 }
-"""Every operation the generic kernel computes. Floats are f32; logic is bool."""
+
+_INTERNAL: dict[str, Emitter] = {
+    "modulo": integer_ops.modulo,
+    **{f"round_to_{dtype.name}": round_to(dtype) for dtype in NARROW_FLOATS},
+    **{f"to_bits_{dtype.name}": to_bits(dtype) for dtype in NARROW_FLOATS},
+    **{f"from_bits_{dtype.name}": from_bits(dtype) for dtype in NARROW_FLOATS},
+}
+
+EMITTERS: dict[str, Emitter] = _OF_INDUCTOR | _INTERNAL
+"""Operations by name: Inductor's, and what the recorder and the decompositions ask for besides. Operands have the
+type that the recorder gave them: the result's, but for comparisons, selections and conversions."""
+
+INTERNAL = frozenset(_INTERNAL)
+"""The names that are not Inductor's."""
+
+SFU_OPERATIONS = frozenset({"exp", "log", "sin", "cos", "tanh", "erf", "atan"})
+"""What the special function unit computes, in float32 only."""

@@ -12,6 +12,7 @@ import pytorchsim
 CONFIGS = ("tpuv3", "mobile", "tiny")
 
 Check = Callable[..., torch.Tensor]
+CheckEach = Callable[..., tuple[torch.Tensor, ...]]
 
 
 def same_layout_copy(tensor: torch.Tensor) -> torch.Tensor:
@@ -47,6 +48,42 @@ def check(config: str) -> Check:
         if expected.numel():
             assert report["totals"]["cycles"] > 0
             assert report["kernels"]
+        return actual
+
+    return run
+
+
+@pytest.fixture
+def check_each(config: str) -> CheckEach:
+    """`check_each(function, *tensors)`: each result of one compiled function equals eager's (or `expected`), bit for
+    bit unless a tolerance is given; NaNs and signs of zero count."""
+
+    def run(
+        function: Callable[..., tuple[torch.Tensor, ...]],
+        *tensors: torch.Tensor,
+        tolerance: float = 0.0,
+        expected: tuple[torch.Tensor, ...] | None = None,
+    ) -> tuple[torch.Tensor, ...]:
+        torch._dynamo.reset()
+        compiled = torch.compile(
+            function, backend="pytorchsim", fullgraph=True, options={"config": config, "strict": True}
+        )
+        wanted = function(*[same_layout_copy(tensor) for tensor in tensors]) if expected is None else expected
+        actual = compiled(*tensors)
+        assert len(actual) == len(wanted)
+        for number, (ours, eagers) in enumerate(zip(actual, wanted, strict=True)):
+            torch.testing.assert_close(
+                ours,
+                eagers,
+                rtol=tolerance,
+                atol=tolerance,
+                equal_nan=True,
+                msg=lambda text, number=number: f"result {number}: {text}",
+            )
+            if eagers.dtype.is_floating_point and not tolerance:
+                zeros = eagers == 0
+                assert torch.equal(torch.signbit(ours[zeros]), torch.signbit(eagers[zeros])), f"zeros of result {number}"
+        assert pytorchsim.report().to_dict()["totals"]["host_ops"] == 0
         return actual
 
     return run

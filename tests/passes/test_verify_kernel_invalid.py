@@ -39,6 +39,29 @@ TILE = {
         VECTOR + "%s = vector.shuffle %v, %v [3, 3, 3, 3] : vector<16xf32>, vector<16xf32>",
         "use npu.splat: a shuffle that repeats one element becomes a scalar load",
     ),
+    "splat by a shuffle of one vector": (
+        VECTOR + "%s = vector.shuffle %v, %v [3, 19, 3, 19] : vector<16xf32>, vector<16xf32>",
+        "use npu.splat",
+    ),
+    "load past the end": (
+        "%i = arith.constant 49 : index %v = vector.load %x[%i] : memref<64xf32>, vector<16xf32>",
+        r"'vector.load' in @k__body at .*: elements 49\.\.64 of memref<64xf32>",
+    ),
+    "store past the end in a loop": (
+        """%v = arith.constant dense<0.0> : vector<16xf32>
+        %a = arith.constant 0 : index
+        %b = arith.constant 64 : index
+        %c = arith.constant 16 : index
+        scf.for %i = %a to %b step %c {
+          %j = arith.addi %i, %c : index
+          vector.store %v, %x[%j] : memref<64xf32>, vector<16xf32>
+        }""",
+        r"'vector.store' .*: elements 16\.\.79 of memref<64xf32>",
+    ),
+    "load before the start": (
+        "%i = arith.constant -1 : index %v = vector.load %x[%i] : memref<64xf32>, vector<16xf32>",
+        r"elements -1\.\.14 of memref<64xf32>",
+    ),
     "one element": (
         "%v = arith.constant dense<1.0> : vector<1xf32>",
         "vector<1xf32>: a vector's length is a power of two from 2",
@@ -174,6 +197,54 @@ def test_aliased_pointers(run_pass: Callable[..., str], kernel_text: Callable[..
     func.call @k__body(%x, %x) : (memref<64xf32>, memref<64xf32>) -> ()"""
     arguments = "%x: memref<64xf32>, %y: memref<64xf32>"
     refused(run_pass, kernel_text(control=control, tile_arguments=arguments), "the same memory is passed twice")
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [("%z", "%z"), ("%z", "%half"), ("%core", "%core")],  # same constant, overlapping constants, same unknown shift
+)
+def test_aliased_views(run_pass: Callable[..., str], kernel_text: Callable[..., str], left: str, right: str) -> None:
+    control = f"""
+    %z = arith.constant 0 : index
+    %half = arith.constant 128 : index
+    %a = "npu.buffer_ref"() {{buffer = @k.x}} : () -> memref<512xi8>
+    %b = "npu.buffer_ref"() {{buffer = @k.x}} : () -> memref<512xi8>
+    %x = memref.view %a[{left}][] : memref<512xi8> to memref<64xf32>
+    %y = memref.view %b[{right}][] : memref<512xi8> to memref<64xf32>
+    func.call @k__body(%x, %y) : (memref<64xf32>, memref<64xf32>) -> ()"""
+    arguments = "%x: memref<64xf32>, %y: memref<64xf32>"
+    refused(run_pass, kernel_text(control=control, tile_arguments=arguments), "the same memory is passed twice")
+
+
+REACH = [
+    # The view has 256 bytes: 4 elements of 4 bytes in each of 1 slot (128 of 128 lanes).
+    (
+        "size = 4 : i64, spad_stride = 1",
+        "size = 65 : i64, spad_stride = 1",
+        r"'k\.load' touches bytes 0\.\.259 of memory",
+    ),
+    ("size = 4 : i64, spad_stride = 1", "size = 4 : i64, spad_stride = 32", r"bytes 0\.\.387 of memory of 256"),
+    ("size = 4 : i64, spad_stride = 1", "size = 4 : i64, spad_stride = -1", r"bytes -12\.\.3 of memory"),
+    # 2049 of 128 lanes: 17 slots of 4 elements.
+    ("size = 128 : i64, spad_stride = 4", "size = 2049 : i64, spad_stride = 4", r"bytes 0\.\.271 of memory of 256"),
+    (
+        "index_tiles = []",
+        (
+            "index_tiles = [{spad_address = 500 : i64, wide = false, axes = array<i64: 1>, dram_stride = 1 : i64,"
+            " extent = 4 : i64, wrap = false, buffer = @k.x}]"
+        ),
+        r"index tile 0 of 'k\.load' ends at byte 516 of 'k\.x', which has 512",
+    ),
+]
+
+
+@pytest.mark.parametrize(("replaced", "by", "words"), REACH)
+def test_reach_of_a_transfer(
+    run_pass: Callable[..., str], kernel_text: Callable[..., str], replaced: str, by: str, words: str
+) -> None:
+    text = kernel_text()
+    assert replaced in text
+    refused(run_pass, text.replace(replaced, by, 1), words)
 
 
 @pytest.mark.parametrize(

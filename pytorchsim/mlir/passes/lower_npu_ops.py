@@ -14,11 +14,12 @@ from mlir.dialects import arith, llvm, memref
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.mlir import vcix
 from pytorchsim.mlir.descriptor_attributes import descriptor_of
+from pytorchsim.mlir.passes.index_range import constant_of
 from pytorchsim.mlir.passes.walk import operations_of
 from pytorchsim.target import dtypes
 from pytorchsim.target.descriptor import DESCRIPTOR_BYTES, MAX_INDEX_TILES, RECORDS, SET_SPAD_ADDRESS, SET_TAG, Record
 
-__all__ = ["constant_of", "lower_npu_ops"]
+__all__ = ["lower_npu_ops"]
 
 
 def _field_offset_bytes(record: Record, name: str) -> int:
@@ -164,14 +165,6 @@ _LOWERINGS: dict[str, Callable[[ir.Operation, NpuConfig], ir.Value | None]] = {
     "npu.push_inputs": _push_inputs,
     "npu.pop": _pop,
 }
-
-
-def constant_of(value: ir.Value) -> int | None:
-    """The number that an `index` value always is, if it is an `arith.constant`."""
-    owner = value.owner
-    if isinstance(owner, ir.Block) or owner.name != "arith.constant":
-        return None
-    return int(ir.IntegerAttr(owner.attributes["value"]).value)
 
 
 def _i64(value: ir.Value) -> ir.Value:

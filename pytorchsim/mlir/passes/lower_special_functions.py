@@ -39,7 +39,7 @@ NATIVE_MATH = frozenset(
 
 
 def lower_special_functions(module: ir.Module, config: NpuConfig) -> None:
-    """Rewrite in place. IRVerificationError names every op that no instruction computes."""
+    """Rewrite in place. BrokenRules names every op that no instruction computes."""
     del config
     problems = []
     for operation in operations_of(module, prefix="math."):
@@ -60,4 +60,4 @@ def lower_special_functions(module: ir.Module, config: NpuConfig) -> None:
             result = vcix.special_function(vcix.SPECIAL_FUNCTIONS[name], operation.operands[0])
         operation.results[0].replace_all_uses_with(result)
         operation.erase()
-    refuse(module, "lower-special-functions", problems)
+    refuse(problems)

@@ -1,6 +1,6 @@
 """verify-kernel: the rules of a kernel module that a dialect cannot state (docs/compiler.md lists them).
 
-Takes: the module that the scheduler built. Leaves it as it is, or raises IRVerificationError with every problem found.
+Takes: the module that the scheduler built. Leaves it as it is, or raises BrokenRules with every problem found.
 What the rules keep out is what would put a lane's value into a scalar register, or abort inside LLVM.
 """
 
@@ -20,7 +20,7 @@ __all__ = ["verify_kernel"]
 
 
 def verify_kernel(module: ir.Module, config: NpuConfig) -> None:
-    """Check in place. IRVerificationError lists every problem with op, function and location."""
+    """Check in place. BrokenRules lists every problem with op, function and location."""
     name = kernel_name(module)
     problems: list[str] = []
     if not name:
@@ -38,7 +38,7 @@ def verify_kernel(module: ir.Module, config: NpuConfig) -> None:
             controls += 1
             if view.name.value != name:
                 problems.append(problem_at(operation, f"the control function has the kernel's name {name!r}"))
-            problems += control_problems(view, table)
+            problems += control_problems(view, table, config)
         elif TILE_ATTRIBUTE in operation.attributes:
             if not view.name.value.startswith(f"{name}__"):
                 problems.append(problem_at(operation, f"a tile function's name starts with '{name}__'"))
@@ -47,4 +47,4 @@ def verify_kernel(module: ir.Module, config: NpuConfig) -> None:
             problems.append(problem_at(operation, f"a function is marked {CONTROL_ATTRIBUTE} or {TILE_ATTRIBUTE}"))
     if controls != 1:
         problems.append(problem_at(module.operation, f"a kernel has one control function, not {controls}"))
-    refuse(module, "verify-kernel", problems)
+    refuse(problems)

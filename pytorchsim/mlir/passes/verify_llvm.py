@@ -1,6 +1,6 @@
 """verify-llvm: nothing but the llvm dialect is left.
 
-Takes: what the lowering passes left. Leaves it as it is, or raises IRVerificationError. An operation that no pass
+Takes: what the lowering passes left. Leaves it as it is, or raises BrokenRules. An operation that no pass
 lowered would end the process inside the translation to LLVM IR, which does not report it.
 """
 
@@ -15,11 +15,11 @@ __all__ = ["verify_llvm"]
 
 
 def verify_llvm(module: ir.Module, config: NpuConfig) -> None:
-    """Check in place. IRVerificationError lists every operation that is left."""
+    """Check in place. BrokenRules lists every operation that is left."""
     del config
     problems = [
         problem_at(operation, "no pass lowers it; it has no place in a kernel")
         for operation in operations_of(module)
         if not operation.name.startswith("llvm.") and operation.name != "builtin.module"
     ]
-    refuse(module, "verify-llvm", problems)
+    refuse(problems)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from mlir import ir
 from mlir.dialects import func
 
-from pytorchsim.mlir.descriptor_attributes import descriptor_of
+from pytorchsim.mlir.descriptor_attributes import DescriptorBuffers, descriptor_of
 from pytorchsim.mlir.dialect import BUFFER_ALIGNMENT_BYTES, TILE_ATTRIBUTE
 from pytorchsim.mlir.passes.walk import problem_at
 from pytorchsim.target.descriptor import Descriptor
@@ -22,6 +22,7 @@ class SymbolTable:
 
     buffer_bytes: dict[str, int] = field(default_factory=dict)
     descriptors: dict[str, Descriptor] = field(default_factory=dict)
+    descriptor_buffers: dict[str, DescriptorBuffers] = field(default_factory=dict)
     tiles: set[str] = field(default_factory=set)
 
 
@@ -47,6 +48,7 @@ def symbol_problems(module: ir.Module) -> tuple[SymbolTable, list[str]]:
                 problems.append(problem_at(operation, f"descriptor {symbol!r}: {error}"))
                 continue
             table.descriptors[symbol] = descriptor
+            table.descriptor_buffers[symbol] = buffers
             referenced += [(operation, buffer) for buffer in buffers.symbols]
         elif isinstance(view, func.FuncOp) and TILE_ATTRIBUTE in operation.attributes:
             table.tiles.add(symbol)

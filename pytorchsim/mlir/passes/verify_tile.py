@@ -8,6 +8,7 @@ from mlir import ir
 from mlir.dialects import func
 
 from pytorchsim.config.model import NpuConfig
+from pytorchsim.mlir.passes.index_range import range_of
 from pytorchsim.mlir.passes.walk import operations_of, problem_at
 from pytorchsim.target import dtypes
 
@@ -138,6 +139,9 @@ def _shape_problems(kind: ir.VectorType, config: NpuConfig) -> list[str]:
 def _shuffle(operation: ir.Operation, config: NpuConfig) -> list[str]:
     del config
     mask = list(ir.DenseI64ArrayAttr(operation.attributes["mask"]))
+    if operation.operands[0] == operation.operands[1]:
+        count = ir.VectorType(operation.operands[0].type).shape[0]
+        mask = [element % count for element in mask]
     return ["use npu.splat: a shuffle that repeats one element becomes a scalar load"] if len(set(mask)) == 1 else []
 
 
@@ -185,8 +189,23 @@ def _int(operation: ir.Operation, name: str) -> int:
     return int(attribute.value)
 
 
+def _access(operation: ir.Operation, config: NpuConfig) -> list[str]:
+    """Is a plain load or store inside its tile, where the range of its index is known?"""
+    del config
+    store = operation.name == "vector.store"
+    memory, index = operation.operands[1 if store else 0], operation.operands[2 if store else 1]
+    kind = ir.MemRefType(memory.type)
+    count = ir.VectorType(operation.operands[0].type if store else operation.results[0].type).shape[0]
+    span = range_of(index)
+    if span is None or not kind.has_static_shape or (span.low >= 0 and span.high + count <= kind.shape[0]):
+        return []
+    return [f"elements {span.low}..{span.high + count - 1} of {kind}"]
+
+
 _CHECKS: dict[str, Callable[[ir.Operation, NpuConfig], list[str]]] = {
     "vector.shuffle": _shuffle,
+    "vector.load": _access,
+    "vector.store": _access,
     "npu.exchange": _exchange,
     "npu.splat": _splat,
     "npu.lane_id": _lane_id,

@@ -185,6 +185,34 @@ def test_splat_of_a_loaded_vector(element: str, step: int) -> None:
     compiled(build, element=element, step=step)
 
 
+def test_shuffles_that_fold_to_a_splat() -> None:
+    """Three shuffles of a load that together spread one element: still no scalar load."""
+
+    def build(x: ir.Value) -> ir.Value:
+        x = vector.shuffle(x, x, [3, 2, 1, 0] * 4)
+        x = vector.shuffle(x, x, [0, 1, 0, 1] * 4)
+        spread = vector.shuffle(x, x, [2, 0] * 8)
+        return arith.mulf(spread, spread)
+
+    for element in ("f32", "f64", "f16"):
+        compiled(build, element=element)
+
+
+@pytest.mark.parametrize("name", ["floor", "ceil", "trunc", "round", "roundeven"])
+@pytest.mark.parametrize("target", INTEGERS)
+def test_rounding_of_bf16_to_an_integer(name: str, target: str) -> None:
+    """LLVM would fold the rounding into a conversion that it has no instruction for, and abort."""
+
+    def build(x: ir.Value) -> ir.Value:
+        kind = vector_of(16, target)
+        rounded = getattr(mlir_math, name)(x)
+        wide = arith.extf(vector_of(16, "f32"), rounded)
+        total = arith.addi(arith.fptosi(kind, rounded), arith.fptoui(kind, rounded))
+        return arith.sitofp(x.type, arith.addi(total, arith.fptosi(kind, wide)))
+
+    compiled(build, element="bf16")
+
+
 def test_lane_number_and_position() -> None:
     """iota: lane number x elements + position, then back to coordinates by division."""
 

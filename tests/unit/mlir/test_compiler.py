@@ -13,7 +13,7 @@ from mlir.dialects import arith
 from mlir.dialects import math as mlir_math
 
 from pytorchsim.config.model import CoreConfig, NpuConfig
-from pytorchsim.errors import CompileError, IRVerificationError, SpadOverflowError
+from pytorchsim.errors import CompileError, ConfigError, IRVerificationError, SpadOverflowError
 from pytorchsim.mlir import builders, compiler, vcix
 from pytorchsim.mlir.compiler import (
     BufferLayout,
@@ -113,6 +113,12 @@ def test_dump_is_numbered_through_to_the_object(tmp_path: Path) -> None:
         f"{first + 4}-object-add__body.o",
     ]
     assert "vfadd.vv" in (tmp_path / f"{first + 3}-assembly-add__body.s").read_text()
+
+
+def test_a_dump_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"cannot write 00-input\.mlir to the dump folder .*PYTORCHSIM_DUMP_DIR"):
+        compile_kernel("add", add_kernel(), CONFIG, tmp_path / "file" / "dump")
 
 
 def test_unreadable_text() -> None:

@@ -174,6 +174,17 @@ def test_multiplication_and_addition_round_separately() -> None:
     same(run_unary(lambda v: arith.addf(arith.mulf(v, v), v), x), x * x + x)
 
 
+@pytest.mark.parametrize("target", [dtypes.I8, dtypes.I32, dtypes.I64], ids=lambda dtype: dtype.name)
+def test_bf16_to_integer_and_back(target: Dtype) -> None:
+    x = sample(dtypes.BF16)
+
+    def build(v: ir.Value) -> ir.Value:
+        kind = ir.VectorType.get([16], builders.element_type(target))
+        return arith.sitofp(v.type, arith.fptosi(kind, mlir_math.floor(v)))
+
+    same(run_unary(build, x, dtypes.BF16), x.floor().to(TORCH[target]).to(torch.bfloat16))
+
+
 def test_integer_division_rounds_to_zero() -> None:
     x, y = sample(dtypes.I32), torch.randint(1, 9, (192, LANES), dtype=torch.int32)
 

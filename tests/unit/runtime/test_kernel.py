@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
+import jsonschema
 import pytest
 import torch
 
@@ -16,6 +18,7 @@ from pytorchsim.report.record import set_thread_record
 from pytorchsim.runtime import Graph, Kernel, load_graph
 from pytorchsim.runtime.latencies import TILE_LATENCIES
 
+SCHEMA = Path(__file__).parents[3] / "docs" / "report.schema.json"
 SHAPE = (47, 10)
 # A name of its own: else the module of another test's graph may be loaded already, and nothing is defined.
 CONFIG = load_config({"base": "tiny", "name": "tiny-runtime"})
@@ -86,6 +89,7 @@ def check_works(definition: Definition) -> None:
 def test_a_module_gives_results_and_a_report(definition: Definition) -> None:
     check_works(definition)
     values = pytorchsim.report().to_dict()
+    jsonschema.validate(values, json.loads(SCHEMA.read_text(encoding="utf-8")))
     assert values["kernels"][0]["name"] == definition.name
     assert values["kernels"][0]["bytes_read"] == 2 * 470 * 4
     assert values["wall_seconds"]["compile"] > 0
@@ -113,6 +117,18 @@ def test_equal_tile_functions_are_measured_once(definition: Definition) -> None:
     renamed = Definition("other_7", definition.text.replace(definition.name, "other_7"), definition.metadata)
     check_works(renamed)
     assert len(TILE_LATENCIES) == known
+
+
+def test_without_a_cache_everything_is_measured_anew(definition: Definition, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTORCHSIM_NO_CACHE", "1")
+    counts = []
+    for _ in range(2):
+        call(*load(definition, mode="timing"), *tensors())
+        counts.append(pytorchsim.report().to_dict()["kernels"][0]["instructions"]["vector"])
+    assert counts[0] == counts[1]  # the tile function ran both times
+    monkeypatch.delenv("PYTORCHSIM_NO_CACHE")
+    call(*load(definition, mode="timing"), *tensors())
+    assert pytorchsim.report().to_dict()["kernels"][0]["instructions"]["vector"] < counts[0]
 
 
 def test_a_missing_wait_is_a_fault(definition: Definition) -> None:
