@@ -146,7 +146,13 @@ def sum_of(terms: Iterable[tuple[Term, int]], constant: int = 0) -> IndexSum:
     collected: dict[Term, int] = {}
     for term, coefficient in terms:
         collected[term] = collected.get(term, 0) + coefficient
-    return IndexSum(tuple((term, c) for term, c in collected.items() if c), constant)
+    return IndexSum(tuple(sorted(((term, c) for term, c in collected.items() if c), key=_order)), constant)
+
+
+def _order(entry: tuple[Term, int]) -> tuple[int, str]:
+    """Axes first, in order: equal sums have equal terms in equal places."""
+    term = entry[0]
+    return (term.axis, "") if isinstance(term, AxisTerm) else (1 << 30, repr(term))
 
 
 def _quotient(rest: IndexSum, divisor: int) -> IndexSum:

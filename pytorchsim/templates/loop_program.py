@@ -8,14 +8,14 @@ is the same for every point of the row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pytorchsim.target.descriptor import TransferOp
-from pytorchsim.target.dtypes import Dtype
+from pytorchsim.target.dtypes import I32, I64, Dtype
 
-__all__ = ["Access", "AffineIndex", "Gather", "Guard", "LoopProgram", "Operation", "Store"]
+__all__ = ["Access", "AffineIndex", "Gather", "Guard", "LoopProgram", "Operation", "Store", "direct_load", "needed_operations"]
 
 
 @dataclass(frozen=True)
@@ -140,6 +140,17 @@ class LoopProgram:
             if any(op.position is not None and op.position.strides[axis] for op in self.operations)
         )
 
+    @cached_property
+    def computes_indices(self) -> bool:
+        """Whether some access gathers by a value that is not loaded as it is."""
+        gathered = {gather.value for access in self.accesses() for gather in access.gathers}
+        return any(direct_load(self, value) is None for value in gathered)
+
+    @property
+    def scatters(self) -> bool:
+        """Whether some store goes where values say."""
+        return any(store.access.gathers for store in self.stores)
+
     def max_live(self) -> int:
         """The most values that are live at once when operations run in order: register pressure of one vector step."""
         last_use = {number: position for position, op in enumerate(self.operations) for number in op.operands}
@@ -180,3 +191,24 @@ class LoopProgram:
             yield access.index
             yield from (guard.position for guard in access.guards)
         yield from (op.position for op in self.operations if op.position is not None)
+
+
+def needed_operations(program: LoopProgram, values: Iterable[int]) -> tuple[int, ...]:
+    """`values` and what computes them, in program order. What a load gathers by is not computed for it again."""
+    needed: set[int] = set()
+    pending = list(values)
+    while pending:
+        number = pending.pop()
+        if number not in needed:
+            needed.add(number)
+            pending.extend(program.operations[number].operands)
+    return tuple(sorted(needed))
+
+
+def direct_load(program: LoopProgram, value: int) -> Access | None:
+    """The access behind operation `value` if the machine can gather by what lies in memory."""
+    operation = program.operations[value]
+    access = operation.access
+    if access is None or access.gathers or access.dtype not in (I32, I64) or operation.dtype != access.dtype:
+        return None
+    return access
