@@ -8,12 +8,19 @@ namespace npu {
 
 void LaneCore::reset_arrays() {
   if (!arrays_used_) return;
-  for (Array& array : arrays_) {
-    array.weights_loaded = array.weights_free = array.inputs_free = 0;
-    array.results.clear();
-  }
+  for (Array& array : arrays_) array = {};
   arrays_used_ = false;
 }
+
+namespace {
+
+// Rows that wait in a queue are those that the array, one per cycle from `start` on, has not taken yet.
+uint64_t when_queue_has_room(uint64_t cycle, uint64_t start, uint64_t rows, uint64_t entries) {
+  const uint64_t end = start + std::min(rows, entries);
+  return end > cycle + entries ? end - entries : cycle;
+}
+
+}  // namespace
 
 // First cycle from `cycle` on in which the arrays named can take or give the rows.
 uint64_t LaneCore::array_issue(const InstructionTiming& instruction, const VectorState& state,
@@ -22,13 +29,13 @@ uint64_t LaneCore::array_issue(const InstructionTiming& instruction, const Vecto
     if (!(instruction.arrays >> i & 1)) continue;
     const Array& array = arrays_[i];
     if (instruction.op == OpClass::ArrayWeights) {
-      cycle = std::max(cycle, array.weights_free);
+      cycle = std::max(cycle, array.weights_port_free);
+      const uint64_t from =
+          instruction.first_weights ? std::max(array.weights_taken, array.shadow_free) : array.weights_taken;
+      cycle = when_queue_has_room(cycle, std::max(from, cycle), state.vl, params_.array_queue_entries);
     } else if (instruction.op == OpClass::ArrayInputs) {
-      // Rows waiting in the queue are those that the array, one per cycle, has not taken yet.
-      const uint64_t rows = std::min<uint64_t>(state.vl, params_.array_queue_entries);
-      const uint64_t start = std::max(array.inputs_free, array.weights_loaded);
-      if (start + rows > cycle + params_.array_queue_entries)
-        cycle = start + rows - params_.array_queue_entries;
+      const uint64_t start = std::max({cycle, array.inputs_free, array.weights_loaded});
+      cycle = when_queue_has_room(cycle, start, state.vl, params_.array_queue_entries);
     } else if (!array.results.empty()) {
       uint64_t rows = state.vl, taken = 0;
       for (const Array::Rows& front : array.results) {
@@ -52,13 +59,20 @@ uint64_t LaneCore::array_commit(const InstructionTiming& instruction, const Vect
     if (!(instruction.arrays >> i & 1)) continue;
     Array& array = arrays_[i];
     if (instruction.op == OpClass::ArrayWeights) {
-      array.weights_free = cycle + rows;
-      // The shadow set takes one row per cycle and is swapped in when complete: `lanes` cycles from the first
-      // push.
-      array.weights_loaded =
-          instruction.first_weights ? cycle + params_.lanes : std::max(array.weights_loaded, cycle + rows);
+      array.weights_port_free = cycle + rows;
+      uint64_t start = std::max(cycle, array.weights_taken);
+      if (instruction.first_weights) {
+        // The shadow set is free once its matrix is the active one; an unused matrix is overwritten.
+        start = std::max(start, array.shadow_free);
+        array.weights_loaded = start + params_.lanes;
+        array.shadow_waits = true;
+      }
+      array.weights_taken = start + rows;
+      array.weights_loaded = std::max(array.weights_loaded, array.weights_taken);
     } else if (instruction.op == OpClass::ArrayInputs) {
       const uint64_t start = std::max({cycle, array.inputs_free, array.weights_loaded});
+      if (array.shadow_waits) array.shadow_free = start;
+      array.shadow_waits = false;
       array.inputs_free = start + rows;
       const uint64_t ready = start + 2 * uint64_t{params_.lanes} - 1;
       array.results.push_back({ready, rows});

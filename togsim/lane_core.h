@@ -176,9 +176,12 @@ class LaneCore {
     }
   };
   struct Array {
-    uint64_t weights_loaded = 0;
-    uint64_t weights_free = 0;
-    uint64_t inputs_free = 0;
+    uint64_t weights_port_free = 0;  // the next push of weights can begin
+    uint64_t weights_taken = 0;      // all rows pushed so far have left the queue
+    uint64_t weights_loaded = 0;     // the matrix pushed last is complete in the shadow set
+    uint64_t shadow_free = 0;        // the matrix before it became the active one
+    bool shadow_waits = false;       // no input has been pushed since
+    uint64_t inputs_free = 0;        // all inputs pushed so far have been taken
     struct Rows {
       uint64_t ready;  // cycle in which the first row can be popped
       uint64_t rows;

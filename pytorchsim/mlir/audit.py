@@ -43,8 +43,8 @@ _STATIC_FLOW = Rule(
 )
 _SCALAR_LOAD = Rule(
     "scalar-load",
-    re.compile(rf"(l[bhwd]u?|fl[hwd])\s(?!.*%pcrel_lo){_NOT_STACK}"),
-    "a scalar load from a tile would see one lane; constants (%pcrel_lo) and the stack are fine",
+    re.compile(rf"(l[bhwd]u?|fl[hwd])\s(?!.*%(pcrel_)?lo\(){_NOT_STACK}"),
+    "a scalar load from a tile would see one lane; constants (%lo) and the stack are fine",
 )
 _SCALAR_STORE = Rule(
     "scalar-store",

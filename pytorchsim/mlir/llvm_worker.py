@@ -19,6 +19,10 @@ from typing import BinaryIO
 
 _PARENT_POLL_SECONDS = 1.0
 
+_ARRAY_PUSH = "@llvm.riscv.sf.vc.iv.se"
+"""Calls of it push into a systolic array. LLVM knows nothing of queues: its scheduler would bring each pop's use next
+to the pop, where the core waits for rows. Such functions keep the order in which they were written."""
+
 
 def _compile(request: dict[str, str]) -> dict[str, object]:
     """Optimise and emit one module. A problem that LLVM reports (rather than aborts on) comes back as `error`."""
@@ -31,8 +35,10 @@ def _compile(request: dict[str, str]) -> dict[str, object]:
     except RuntimeError as error:
         return {"error": f"LLVM refuses the IR: {error}"}
     target = llvm.Target.from_triple(request["triple"])
+    # Small code model: every address is below 2 GiB, and where LLVM is short of registers it makes `lui` + `addi` anew.
+    # What the medium model computes from pc it keeps on the stack instead, and the stack is scratchpad.
     machine = target.create_target_machine(
-        cpu=request["cpu"], features=request["features"], opt=3, reloc="static", codemodel="medium"
+        cpu=request["cpu"], features=request["features"], opt=3, reloc="static", codemodel="small"
     )
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     # Vector code is written by the kernels; LLVM's own would mean something else on this machine. Unrolled loops grow
@@ -40,6 +46,8 @@ def _compile(request: dict[str, str]) -> dict[str, object]:
     options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
+    scheduling = "false" if _ARRAY_PUSH in request["ir"] else "true"
+    llvm.set_option("pytorchsim", f"-enable-misched={scheduling}")  # of this process, so it is set every time
     return {
         "optimised": str(module),
         "assembly": machine.emit_assembly(module),

@@ -12,6 +12,7 @@ import atexit
 import os
 import pickle
 import selectors
+import signal
 import struct
 import subprocess
 import sys
@@ -36,6 +37,10 @@ _STDERR_TAIL_BYTES = 4000
 
 class WorkerError(Exception):
     """LLVM refused the IR, aborted, or took too long. The text says which, with what LLVM printed."""
+
+
+class _KilledError(WorkerError):
+    """A worker was killed from outside while a request was with it."""
 
 
 @dataclass(frozen=True)
@@ -142,20 +147,11 @@ class WorkerPool:
         """Object, assembly and optimised IR of one module. WorkerError: LLVM refused, aborted or hung."""
         message = {"ir": ir_text, "triple": TARGET_TRIPLE, "cpu": _CPU, "features": features_for(vlen_bits)}
         with self._free:
-            worker = self._take()
             try:
-                reply = worker.request(message, self.timeout_seconds)
-            except EOFError:
-                how = worker.died()
-                self._end(worker)
-                raise WorkerError(f"the LLVM worker died ({how})") from None
-            except TimeoutError:
-                self._end(worker)
-                raise WorkerError(f"LLVM did not finish in {self.timeout_seconds:g} s") from None
-            except BaseException:  # interrupted in the middle of a reply: this pipe is of no use any more
-                self._end(worker)
-                raise
-            self._give_back(worker)
+                reply = self._request(self._take(), message)
+            except _KilledError:
+                # By the system or a user, not by LLVM, and perhaps before this request: it gets a new worker.
+                reply = self._request(self._start(), message)
         if "error" in reply:
             raise WorkerError(str(reply["error"]))
         object_bytes = reply["object"]
@@ -180,14 +176,30 @@ class WorkerPool:
         for worker in self._started:
             worker.forget()
 
+    def _request(self, worker: _Worker, message: dict[str, str]) -> dict[str, object]:
+        """Ask `worker` and put it back; one that did not answer is ended, with a WorkerError."""
+        try:
+            reply = worker.request(message, self.timeout_seconds)
+        except EOFError:
+            how = worker.died()
+            killed = worker.process.returncode in (-signal.SIGKILL, -signal.SIGTERM)
+            self._end(worker)
+            raise (_KilledError if killed else WorkerError)(f"the LLVM worker died ({how})") from None
+        except TimeoutError:
+            self._end(worker)
+            raise WorkerError(f"LLVM did not finish in {self.timeout_seconds:g} s") from None
+        except BaseException:  # interrupted in the middle of a reply: this pipe is of no use any more
+            self._end(worker)
+            raise
+        self._give_back(worker)
+        return reply
+
     def _take(self) -> _Worker:
         with self._lock:
             idle = self._idle.pop() if self._idle else None
-        if idle is not None:
-            if idle.process.poll() is None:
-                return idle
-            self._end(idle)  # killed from outside
-            return self._take()
+        return self._start() if idle is None else idle
+
+    def _start(self) -> _Worker:
         try:
             worker = _Worker()
         except OSError as error:

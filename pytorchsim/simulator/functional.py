@@ -93,16 +93,21 @@ class _Loaded:
 class Machine:
     """One core of the NPU: scratchpad, registers, arrays, DMA. Cores of a launch run on it one after another."""
 
-    def __init__(self, config: NpuConfig, *, reference_lanes: bool = False) -> None:
+    def __init__(self, config: NpuConfig, *, reference_lanes: bool = False, body_level: int = 0) -> None:
         """A machine of this config.
 
         Args:
             config: the hardware.
             reference_lanes: run every vector instruction through Spike's own handler, lane by lane. Slow; what the
                 fast bodies are tested against.
+            body_level: x86-64 level of the fast bodies (2, 3 or 4); 0 is the best of this computer.
+
+        Raises:
+            ValueError: the figures are no machine's, or this computer does not have the level.
         """
         params = _native.EngineParams()
         params.reference_lanes = reference_lanes
+        params.body_level = body_level
         params.lanes = config.core.lanes
         params.vlen_bits = config.core.vlen_bits
         params.slice_bytes = config.core.scratchpad_bytes_per_lane

@@ -1,7 +1,6 @@
 """Operations that are recorded as several simpler ones, so that stages, tiles and costs see what is computed.
 
-In: terms. Out: a term, or a tuple of them. Special functions of float32 are in `special_functions.py` and
-`powers.py`.
+In: terms. Out: a term, or a tuple of them.
 """
 
 from __future__ import annotations
@@ -11,9 +10,13 @@ from typing import Any
 
 import torch
 
-from pytorchsim.templates.terms import Term, where
+from pytorchsim.templates.elementary_functions import ELEMENTARY_FUNCTIONS
+from pytorchsim.templates.error_functions import ERROR_FUNCTIONS
+from pytorchsim.templates.float_remainders import FLOAT_REMAINDERS
+from pytorchsim.templates.powers import POWERS
+from pytorchsim.templates.terms import Term
 
-__all__ = ["DECOMPOSED"]
+__all__ = ["DECOMPOSED", "FLOAT32_ONLY", "OPERANDS_AS_GIVEN"]
 
 
 def _reciprocal(x: Term) -> Term:
@@ -36,12 +39,6 @@ def _to_integer(rounding: str) -> Callable[[Term, torch.dtype], Term]:
     return lambda x, dtype: x.apply(rounding).to(dtype)
 
 
-def _python_remainder(x: Term, y: Term) -> Term:
-    """The remainder that has the divisor's sign."""
-    rest = x.apply("mod", y)
-    return where(rest.differs(0) & (rest.apply("signbit") ^ y.apply("signbit")), rest + y, rest)
-
-
 DECOMPOSED: dict[str, Callable[..., Any]] = {
     "square": lambda x: x * x,
     "reciprocal": _reciprocal,
@@ -52,6 +49,15 @@ DECOMPOSED: dict[str, Callable[..., Any]] = {
     "ceil_to_int": _to_integer("ceil"),
     "trunc_to_int": _to_integer("trunc"),
     "round_to_int": _to_integer("round"),
-    "remainder": _python_remainder,
+    **ELEMENTARY_FUNCTIONS,
+    **ERROR_FUNCTIONS,
+    **POWERS,
+    **FLOAT_REMAINDERS,
 }
 """By Inductor's name."""
+
+OPERANDS_AS_GIVEN = frozenset({"floor_to_int", "ceil_to_int", "trunc_to_int", "round_to_int", "frexp", "ldexp"})
+"""The others get terms of one type: the result's."""
+
+FLOAT32_ONLY = frozenset({*ELEMENTARY_FUNCTIONS, *ERROR_FUNCTIONS, "exp2", "log2", "log10", "pow", "sigmoid"})
+"""Built on the special function unit, or on polynomials of its accuracy."""

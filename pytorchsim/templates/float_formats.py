@@ -1,7 +1,8 @@
 """float8 in a lane: bytes to float32 and back, bit for bit as eager.
 
 In: vectors of bytes or of float32. Out: MLIR at the insertion point. Encoding rounds to nearest, ties to even.
-e4m3fn has no infinity: what rounds beyond its largest value (448) is NaN, as in eager; e5m2 overflows to infinity.
+e4m3fn has no infinity: from its largest value (448) on, infinity included, everything becomes that value, as in eager;
+e5m2 overflows to infinity.
 """
 
 from __future__ import annotations
@@ -20,21 +21,22 @@ _F32_FRACTION_BITS, _F32_BIAS = 23, 127
 
 @dataclass(frozen=True)
 class _Format:
-    """`fraction` bits and the exponent's `bias`. Magnitudes from `overflow` on become `beyond`; `nan` is the byte of
-    a NaN without its sign, and every byte from `first_nan` on is one."""
+    """`fraction` bits and the exponent's `bias`. Magnitudes from `overflow` on become the byte `beyond`; every byte
+    from `first_nan` on (without its sign) is a NaN."""
 
     fraction: int
     bias: int
     overflow: float
     beyond: int
-    nan: int
     first_nan: int
+    has_infinity: bool
 
 
 _FORMATS = {
-    F8E4M3FN: _Format(fraction=3, bias=7, overflow=480.0, beyond=0x7F, nan=0x7F, first_nan=0x7F),
-    F8E5M2: _Format(fraction=2, bias=15, overflow=65536.0, beyond=0x7C, nan=0x7F, first_nan=0x7D),
+    F8E4M3FN: _Format(fraction=3, bias=7, overflow=448.0, beyond=0x7E, first_nan=0x7F, has_infinity=False),
+    F8E5M2: _Format(fraction=2, bias=15, overflow=65536.0, beyond=0x7C, first_nan=0x7D, has_infinity=True),
 }
+_NAN = 0x7F
 
 
 def decode_float8(byte: ir.Value, memory: Dtype, elements: int) -> ir.Value:
@@ -49,7 +51,7 @@ def decode_float8(byte: ir.Value, memory: Dtype, elements: int) -> ir.Value:
     shifted = arith.shli(magnitude, bits.integer(_F32_FRACTION_BITS - layout.fraction))
     scale = bits.real(2.0 ** (_F32_BIAS - layout.bias))
     value = arith.mulf(arith.bitcast(bits.f32, shifted), scale)
-    if layout.beyond != layout.nan:
+    if layout.has_infinity:
         is_infinite = arith.cmpi(arith.CmpIPredicate.eq, magnitude, bits.integer(layout.beyond))
         value = arith.select(is_infinite, bits.real(float("inf")), value)
     is_nan = arith.cmpi(arith.CmpIPredicate.uge, magnitude, bits.integer(layout.first_nan))
@@ -83,11 +85,11 @@ def encode_float8(value: ir.Value, memory: Dtype, elements: int) -> ir.Value:
 
     is_subnormal = arith.cmpf(arith.CmpFPredicate.OLT, magnitude, bits.real(least_normal))
     byte = arith.select(is_subnormal, subnormal, normal)
-    # Below the limit, rounding up runs into the byte of NaN (e4m3fn) or infinity (e5m2) by itself.
+    # Below the limit, rounding up runs into the limit's byte by itself.
     too_large = arith.cmpf(arith.CmpFPredicate.OGE, magnitude, bits.real(layout.overflow))
     byte = arith.select(too_large, bits.integer(layout.beyond), byte)
     is_nan = arith.cmpf(arith.CmpFPredicate.UNO, value, value)
-    byte = arith.select(is_nan, bits.integer(layout.nan), byte)
+    byte = arith.select(is_nan, bits.integer(_NAN), byte)
     return arith.trunci(ir.VectorType.get([elements], ir.IntegerType.get_signless(8)), arith.ori(byte, sign))
 
 

@@ -15,7 +15,8 @@ from torch._inductor.dtype_propagation import DtypePropagationOpsHandler, promot
 from pytorchsim.errors import UnsupportedError
 from pytorchsim.target import dtypes
 from pytorchsim.target.dtypes import Dtype
-from pytorchsim.templates.vector_ops import SFU_OPERATIONS
+from pytorchsim.templates.decompositions import FLOAT32_ONLY
+from pytorchsim.templates.vector_ops import INTERNAL, SFU_OPERATIONS
 from pytorchsim.templates.vector_values import NARROW_FLOATS
 
 __all__ = ["computed_type", "is_narrow", "machine_dtype", "operand_types", "result_type"]
@@ -50,13 +51,14 @@ def computed_type(dtype: torch.dtype) -> torch.dtype:
 def result_type(name: str, args: Sequence[Any]) -> torch.dtype:
     """The type of what operation `name` gives for `args` (recorded values and Python numbers).
 
-    UnsupportedError: the special function unit does not compute in it.
+    UnsupportedError: the special function unit is needed and does not compute in it.
     """
-    dtype: torch.dtype = computed_type(getattr(DtypePropagationOpsHandler(), name)(*args))
-    if name in SFU_OPERATIONS and dtype != torch.float32:
+    by_rule = promote_types(args) if name in INTERNAL else getattr(DtypePropagationOpsHandler(), name)(*args)
+    dtype = computed_type(by_rule)
+    if name in SFU_OPERATIONS | FLOAT32_ONLY and dtype != torch.float32:
         raise UnsupportedError(
-            f"operation {name!r} on {str(dtype).removeprefix('torch.')}: the special function unit computes float32 only."
-            " Convert the operand to float32"
+            f"operation {name!r} on {str(dtype).removeprefix('torch.')}: the special function unit and what is built"
+            " on it compute float32 only. Convert the operands to float32"
         )
     return dtype
 

@@ -21,7 +21,7 @@ from torch._inductor.virtualized import V
 from pytorchsim.errors import UnsupportedError
 from pytorchsim.target.descriptor import TransferOp
 from pytorchsim.target.dtypes import Kind
-from pytorchsim.templates.decompositions import DECOMPOSED
+from pytorchsim.templates.decompositions import DECOMPOSED, OPERANDS_AS_GIVEN
 from pytorchsim.templates.index_recorder import IndexRecorder, RecordedValue
 from pytorchsim.templates.index_terms import IndexSum
 from pytorchsim.templates.iteration_space import IterationSpace
@@ -37,6 +37,7 @@ from pytorchsim.templates.reductions import REDUCTIONS
 from pytorchsim.templates.terms import Term
 from pytorchsim.templates.unsupported_ops import UNSUPPORTED
 from pytorchsim.templates.vector_ops import EMITTERS
+from pytorchsim.templates.vector_values import NARROW_FLOATS
 
 __all__ = ["LoopRecorder", "RecordedValue"]
 _INTEGERS = {8: torch.int8, 16: torch.int16}
@@ -198,9 +199,7 @@ class LoopRecorder(DefaultHandler):
         """A literal."""
         computed = computed_type(dtype)
         kind = machine_dtype(computed)
-        literal = (
-            bool(value) if kind.kind is Kind.BOOL else float(value) if kind.kind is Kind.FLOAT else int(value)
-        )
+        literal = bool(value) if kind.kind is Kind.BOOL else float(value) if kind.kind is Kind.FLOAT else int(value)
         result = self.append(Operation("constant", (), kind, constant=literal), computed)
         self._indices.constant_noted(value, result)
         return result
@@ -252,18 +251,39 @@ class LoopRecorder(DefaultHandler):
     def _default(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         args = (*args, *kwargs.values())
         if name in DECOMPOSED:
-            result = DECOMPOSED[name](*[Term(self, arg) if isinstance(arg, RecordedValue) else arg for arg in args])
-            return tuple(term.value for term in result) if isinstance(result, tuple) else result.value
+            return self._decompose(name, args)
         if name not in EMITTERS:
             raise UnsupportedError(f"operation {name!r}: {UNSUPPORTED[name]}")
         dtype = result_type(name, args)
         operands = tuple(
-            (self.convert(arg, wanted) if isinstance(arg, RecordedValue) else self.constant(arg, wanted)).number
+            self._operand(arg, wanted).number
             for arg, wanted in zip(args, operand_types(name, args, dtype), strict=True)
         )
         value = self.append(Operation(name, operands, machine_dtype(dtype)), dtype)
         self._indices.note(name, args, value)
         return value
+
+    def _decompose(self, name: str, args: tuple[Any, ...]) -> Any:
+        if name == "nextafter" and any(self._is_narrow(arg) for arg in args):
+            raise UnsupportedError("nextafter of float16 or bfloat16: lanes compute float32, whose neighbours differ")
+        if name in OPERANDS_AS_GIVEN:
+            operands = [Term(self, arg) if isinstance(arg, RecordedValue) else arg for arg in args]
+        else:
+            dtype = result_type(name, args)
+            operands = [Term(self, self._operand(arg, dtype)) for arg in args]
+        result = DECOMPOSED[name](*operands)
+        return tuple(term.value for term in result) if isinstance(result, tuple) else result.value
+
+    def _operand(self, arg: RecordedValue | float, dtype: torch.dtype) -> RecordedValue:
+        return self.convert(arg, dtype) if isinstance(arg, RecordedValue) else self.constant(arg, dtype)
+
+    def _is_narrow(self, arg: RecordedValue | float) -> bool:
+        """Whether `arg` is as it came from a type narrower than it is computed in."""
+        if not isinstance(arg, RecordedValue):
+            return False
+        made_by = self._operations[arg.number]
+        loaded = made_by.access is not None and made_by.access.dtype in NARROW_FLOATS
+        return loaded or made_by.name.startswith("round_to_")
 
     def append(self, operation: Operation, dtype: torch.dtype) -> RecordedValue:
         """The value of an operation; of an equal one that is there already, if there is one."""

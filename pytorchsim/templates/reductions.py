@@ -97,12 +97,8 @@ def _arg(
 REDUCTIONS: dict[str, Reduction] = {
     "sum": Reduction(lambda _: (0,), _fold(arith.addf, arith.addi, arith.addi, arith.ori)),
     "prod": Reduction(lambda _: (1,), _fold(arith.mulf, arith.muli, arith.muli, arith.andi)),
-    "max": Reduction(
-        lambda dtype: (_least(dtype),), _fold(arith.maximumf, arith.maxsi, arith.maxui, arith.ori)
-    ),
-    "min": Reduction(
-        lambda dtype: (_greatest(dtype),), _fold(arith.minimumf, arith.minsi, arith.minui, arith.andi)
-    ),
+    "max": Reduction(lambda dtype: (_least(dtype),), _fold(arith.maximumf, arith.maxsi, arith.maxui, arith.ori)),
+    "min": Reduction(lambda dtype: (_greatest(dtype),), _fold(arith.minimumf, arith.minsi, arith.minui, arith.andi)),
     "any": Reduction(lambda _: (False,), _bitwise(arith.ori)),
     "xor_sum": Reduction(lambda _: (0,), _bitwise(arith.xori)),
     "argmax": Reduction(

@@ -123,11 +123,15 @@ class Term:
         return self.apply("fma", factor, addend)
 
     def polynomial(self, coefficients: tuple[float, ...]) -> Term:
-        """The polynomial with `coefficients`, the highest power's first, by Horner's rule."""
+        """The polynomial with `coefficients`, the highest power's first, by Horner's rule.
+
+        Only the last step, where rounding counts, is a fused one: its addend takes a vector register, and LLVM would
+        keep one for each coefficient all through a loop. A sum takes its constant from a scalar register.
+        """
         total = self.like(coefficients[0])
-        for coefficient in coefficients[1:]:
-            total = total.fma(self, coefficient)
-        return total
+        for coefficient in coefficients[1:-1]:
+            total = total * self + coefficient
+        return total.fma(self, coefficients[-1])
 
 
 def where(condition: Term, then: Term | float, otherwise: Term | float) -> Term:

@@ -1,7 +1,7 @@
 """What Inductor may ask of a kernel and the generic kernel does not compute, each with its reason.
 
-Together with `vector_ops.EMITTERS` and what the recorder takes itself this is Inductor's whole list; a test holds
-them against it.
+Together with `vector_ops.EMITTERS`, `decompositions.DECOMPOSED` and what the recorder takes itself this is Inductor's
+whole list; a test holds them against it.
 """
 
 from __future__ import annotations
@@ -9,19 +9,7 @@ from __future__ import annotations
 __all__ = ["UNSUPPORTED"]
 
 _BY_REASON = {
-    "values of loop indices, masks and gathers need index arithmetic in the lanes, which is not built yet": (
-        "index_expr value_expr indirect_indexing check_bounds masked bucketize"
-    ),
-    "reductions, scans and sorts are not built yet": "reduction store_reduction partial_accumulate scan sort dot",
-    "integer arithmetic is not built yet": (
-        "bitwise_left_shift bitwise_right_shift lshift rshift"
-        " floordiv truncdiv int_truediv mod remainder floor_to_int ceil_to_int round_to_int trunc_to_int"
-        " to_dtype_bitcast"
-    ),
-    "this elementary function has no accurate lane implementation yet": (
-        "acos acosh asin asinh atan2 atanh cosh sinh tan erfc erfcx erfinv exp2 expm1 log10 log1p log2 lgamma pow fmod"
-        " hypot ldexp frexp nextafter signbit"
-    ),
+    "scans, sorts, searches and partial reductions are not built yet": "partial_accumulate scan sort dot bucketize",
     "random numbers are not built yet": "load_seed rand randn randint64 rand_eager",
     "this special function has no lane implementation": (
         "airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 digamma gammainc gammaincc i0 i0e i1 i1e igamma igammac"

@@ -153,7 +153,7 @@ _OF_INDUCTOR: dict[str, Emitter] = {
 }
 
 _INTERNAL: dict[str, Emitter] = {
-    "modulo": integer_ops.modulo,
+    "integer_mod": integer_ops.modulo,
     **{f"round_to_{dtype.name}": round_to(dtype) for dtype in NARROW_FLOATS},
     **{f"to_bits_{dtype.name}": to_bits(dtype) for dtype in NARROW_FLOATS},
     **{f"from_bits_{dtype.name}": from_bits(dtype) for dtype in NARROW_FLOATS},

@@ -81,8 +81,8 @@ def check_each(config: str) -> CheckEach:
                 msg=lambda text, number=number: f"result {number}: {text}",
             )
             if eagers.dtype.is_floating_point and not tolerance:
-                zeros = eagers == 0
-                assert torch.equal(torch.signbit(ours[zeros]), torch.signbit(eagers[zeros])), f"zeros of result {number}"
+                zero = eagers == 0
+                assert torch.equal(torch.signbit(ours[zero]), torch.signbit(eagers[zero])), f"zeros of result {number}"
         assert pytorchsim.report().to_dict()["totals"]["host_ops"] == 0
         return actual
 

@@ -47,13 +47,15 @@ def test_everything(check: Check, shape: tuple[int, ...]) -> None:
     check(torch.amax, torch.randn(shape))
 
 
-@pytest.mark.parametrize(
-    ("shape", "dim"),
-    [((64, 128), 1), ((64, 128), 0), ((256, 128), 1), ((256, 128), 0), ((1, 16), 1), ((5, 8), 1), ((3, 8192), 1), ((2, 20000), 1)],
-    ids=str,
-)
-def test_softmax(check: Check, shape: tuple[int, ...], dim: int) -> None:
+@pytest.mark.parametrize("shape", [(64, 128), (256, 128)], ids=str)
+@pytest.mark.parametrize("dim", [0, 1])
+def test_softmax_of_many_rows(check: Check, shape: tuple[int, ...], dim: int) -> None:
     check(lambda a: torch.softmax(a, dim), torch.randn(shape) * 3)
+
+
+@pytest.mark.parametrize("shape", [(1, 16), (5, 8), (3, 8192), (2, 20000)], ids=str)
+def test_softmax_of_few_rows(check: Check, shape: tuple[int, ...]) -> None:
+    check(lambda a: torch.softmax(a, 1), torch.randn(shape) * 3)
 
 
 @pytest.mark.parametrize("shape", [(512, 768), (1, 1024), (61, 256), (3, 5000)], ids=str)

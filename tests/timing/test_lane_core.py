@@ -277,6 +277,16 @@ def test_weights_load_behind_running_inputs() -> None:
     assert core.drain() == 42
 
 
+def test_one_matrix_at_a_time_waits_in_the_shadow_set() -> None:
+    # 4 lanes. Matrix 0 is loaded in 4, its 32 inputs are taken in 4..35. Matrix 1 is loaded behind them and becomes
+    # active in 36 with its one input; only then matrix 2 loads, 36..39: its input is taken in 40, result in 47.
+    core = make_core(lanes=4, array_queue_entries=64)
+    for rows, lmul in ((32, 4.0), (1, 1.0), (1, 1.0)):
+        run(core, i.push_weights(0, 1, first=True), vl=4)
+        run(core, i.push_inputs(1, 8), vl=rows, lmul=lmul)
+    assert core.drain() == 47
+
+
 def test_one_push_feeds_several_arrays() -> None:
     # 4 lanes. Both weights are pushed in cycle 0 (2-wide issue, a queue per array) and loaded in 4. One push of inputs
     # in 1 goes to both queues; both arrays take the 2 rows in 4, 5: results 4 + 7 = 11, 12. Both pops issue in 11.

@@ -1,16 +1,14 @@
 #include "arrays.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
-#include "array_product.h"
 #include "faults.h"
 
 namespace npu::engine {
 
-Arrays::Arrays(uint32_t count, uint32_t lanes, uint32_t queue_entries)
-    : lanes_(lanes), queue_entries_(queue_entries), arrays_(count) {
+Arrays::Arrays(uint32_t count, uint32_t lanes, uint32_t queue_entries, const Bodies& bodies)
+    : bodies_(bodies), lanes_(lanes), queue_entries_(queue_entries), arrays_(count) {
   for (Array& array : arrays_) {
     array.weights.assign(size_t{lanes} * lanes, 0);
     array.queue.assign(size_t{queue_entries} * lanes, 0);
@@ -62,13 +60,30 @@ void Arrays::push_inputs(uint32_t number, bool integer, uint32_t elements, const
     uint32_t* results = array.queue.data() + size_t{tail} * lanes_;
     const uint32_t* block = inputs + size_t{done} * lanes_;
     if (integer)
-      multiply_integers(block, array.weights.data(), array.rows, lanes_, part, results);
+      bodies_.multiply_integers(block, array.weights.data(), array.rows, lanes_, part, results);
     else
-      multiply_floats(reinterpret_cast<const float*>(block),
-                      reinterpret_cast<const float*>(array.weights.data()), array.rows, lanes_, part,
-                      reinterpret_cast<float*>(results));
+      multiply_floats(array, block, part, results);
     array.queued += part;
     done += part;
+  }
+}
+
+// Weights never pushed are zero, and zero times NaN or infinity is NaN: such an input spoils its whole row.
+void Arrays::multiply_floats(const Array& array, const uint32_t* inputs, uint32_t count,
+                             uint32_t* results) const {
+  bodies_.multiply_floats(reinterpret_cast<const float*>(inputs),
+                          reinterpret_cast<const float*>(array.weights.data()), array.rows, lanes_, count,
+                          reinterpret_cast<float*>(results));
+  constexpr uint32_t kExponent = 0x7f800000, kNan = 0x7fc00000;
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t* input = inputs + size_t{i} * lanes_;
+    uint32_t* result = results + size_t{i} * lanes_;
+    uint32_t spoilt = 0;
+    for (uint32_t k = array.rows; k < lanes_; ++k) spoilt |= (input[k] & kExponent) == kExponent ? 1 : 0;
+    for (uint32_t j = 0; j < lanes_; ++j) {
+      const bool nan = (result[j] & 0x7fffffff) > kExponent;
+      result[j] = spoilt != 0 || nan ? kNan : result[j];
+    }
   }
 }
 

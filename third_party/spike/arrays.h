@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "isa_generated.h"
+#include "native/bodies.h"
 
 namespace npu::engine {
 
@@ -12,7 +12,7 @@ namespace npu::engine {
 // push.
 class Arrays {
  public:
-  Arrays(uint32_t count, uint32_t lanes, uint32_t queue_entries);
+  Arrays(uint32_t count, uint32_t lanes, uint32_t queue_entries, const Bodies& bodies);
 
   uint32_t count() const { return static_cast<uint32_t>(arrays_.size()); }
   uint32_t queued(uint32_t array) const { return arrays_[array].queued; }
@@ -37,6 +37,9 @@ class Arrays {
     uint32_t queued = 0;
     bool queue_integer = false;
   };
+  void multiply_floats(const Array& array, const uint32_t* inputs, uint32_t count, uint32_t* results) const;
+
+  const Bodies& bodies_;
   uint32_t lanes_;
   uint32_t queue_entries_;
   std::vector<Array> arrays_;

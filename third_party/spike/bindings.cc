@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "machine.h"
+#include "native/bodies.h"
 #include "reference_processor.h"
-#include "sfu.h"
 #include "vector_table.h"
 
 namespace nb = nanobind;
@@ -162,6 +162,7 @@ void bind_engine(nb::module_& module) {
       .def_rw("array_queue_entries", &P::array_queue_entries)
       .def_rw("instruction_budget", &P::instruction_budget)
       .def_rw("reference_lanes", &P::reference_lanes)
+      .def_rw("body_level", &P::body_level)
       .def_rw("timing", &P::timing);
   nb::class_<eng::Slot>(module, "EngineSlot")
       .def(
@@ -224,13 +225,13 @@ void bind_engine(nb::module_& module) {
       "(Spike's name, match, mask) of every vector instruction it has a handler for");
   module.def(
       "special_function",
-      [](uint8_t function, const Floats& values, Floats results) {
+      [](uint8_t function, const Floats& values, Floats results, uint32_t level) {
         if (function > static_cast<uint8_t>(npu::SfuFunction::Exp) || values.shape(0) != results.shape(0))
           throw nb::value_error("unknown function, or lengths differ");
-        eng::special_function(static_cast<npu::SfuFunction>(function), values.data(), values.shape(0),
-                              results.data());
+        eng::bodies(level).special_function(static_cast<npu::SfuFunction>(function), values.data(),
+                                            values.shape(0), results.data());
       },
-      "function"_a, "values"_a, "results"_a);
+      "function"_a, "values"_a, "results"_a, "level"_a = 0);
 }
 
 NB_MODULE(_native, module) {

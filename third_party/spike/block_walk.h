@@ -69,8 +69,8 @@ class BlockWalk {
 };
 
 template <typename Visit>
-void for_each_run(const TransferPlan& plan, Visit visit) {
-  for (const Block& block : plan.blocks) BlockWalk<Visit>(plan.descriptor, block, visit).run();
+void for_each_run(const TransferDescriptor& descriptor, const Block& block, Visit visit) {
+  BlockWalk<Visit>(descriptor, block, visit).run();
 }
 
 // Calls visit(DRAM element) for every element of a block.

@@ -143,6 +143,7 @@ void Core::classify(Decoded& entry) {
       entry.kind = Kind::VectorToScalar;
     } else {
       entry.kind = Kind::VectorArithmetic;
+      entry.native = native_instruction(vector_table()[static_cast<size_t>(row)].name);
     }
     return;
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "faults.h"
 
@@ -20,6 +22,21 @@ Record read(const uint8_t*& at) {
   std::memcpy(&record, at, sizeof record);
   at += sizeof record;
   return record;
+}
+
+// Every stride reaches past all that the smaller ones span.
+bool cells_are_distinct(const TransferDescriptor& t) {
+  std::vector<std::pair<int64_t, int64_t>> axes;  // (stride, count)
+  if (t.slots > 1) axes.emplace_back(t.slot_stride, t.slots);
+  for (uint32_t a = 0; a < t.rank; ++a)
+    if (!t.axes[a].lane && t.axes[a].size > 1) axes.emplace_back(t.axes[a].spad_stride, t.axes[a].size);
+  std::sort(axes.begin(), axes.end());
+  __int128 reach = 0;
+  for (const auto& [stride, count] : axes) {
+    if (stride <= reach) return false;
+    reach += static_cast<__int128>(stride) * (count - 1);
+  }
+  return true;
 }
 
 void derive(TransferDescriptor& t, uint32_t lanes, uint64_t slice_bytes) {
@@ -51,6 +68,7 @@ void derive(TransferDescriptor& t, uint32_t lanes, uint64_t slice_bytes) {
     t.slots = full_rounds * t.lane_stride + std::min(t.lane_stride, t.lane_elements - full_rounds * round);
     t.lane_cells *= t.slots;
   }
+  t.distinct_cells = cells_are_distinct(t);
 }
 
 }  // namespace

@@ -45,12 +45,13 @@ struct TransferDescriptor {
 
   // What follows from the fields above and the number of lanes.
   bool has_lane_axis = false;
-  uint32_t lane_mask = 0;     // axes of the lane group
-  int64_t lane_elements = 1;  // product of their sizes
-  int64_t slots = 1;          // slots that some lane uses
-  int64_t slot_stride = 0;    // elements
-  int64_t lane_cells = 1;     // elements of one lane's tile: slots times in-lane sizes
-  int64_t elements = 1;       // product of all sizes
+  uint32_t lane_mask = 0;       // axes of the lane group
+  int64_t lane_elements = 1;    // product of their sizes
+  int64_t slots = 1;            // slots that some lane uses
+  int64_t slot_stride = 0;      // elements
+  int64_t lane_cells = 1;       // elements of one lane's tile: slots times in-lane sizes
+  int64_t elements = 1;         // product of all sizes
+  bool distinct_cells = false;  // no two elements of a lane share a cell
 
   bool load() const { return op == TransferOp::Load; }
 };

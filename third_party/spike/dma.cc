@@ -65,7 +65,7 @@ void Core::dma_start(const Decoded& entry, uint64_t pc) {
                 "more than " + std::to_string(kMostPending) + " transfers are under way");
   if (request_->mode != Mode::Functional) record_transfer(plan, address, static_cast<uint32_t>(tag));
   if (t.elements != 0 && !t.load() && request_->mode != Mode::Timing)
-    perform_store(plan, request_->slots[t.slot].data, scratchpad, lanes);
+    perform_store(plan, request_->slots[t.slot].data, scratchpad, lanes, *bodies_);
   if (t.load()) {
     in_flight.add_targets(plan.cells);
   } else {
@@ -93,7 +93,7 @@ void Core::dma_wait(const Decoded& entry) {
         if (t.local)
           deliver_local(plan, scratchpad, lanes);
         else
-          deliver_load(plan, request_->slots[t.slot].data, scratchpad, lanes);
+          deliver_load(plan, request_->slots[t.slot].data, scratchpad, lanes, *bodies_);
       }
     } else {
       in_flight.remove_sources(plan.cells);

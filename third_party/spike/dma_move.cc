@@ -6,6 +6,7 @@
 
 #include "block_walk.h"
 #include "dma_combine.h"
+#include "dma_tiles.h"
 #include "faults.h"
 
 namespace npu::engine {
@@ -16,11 +17,16 @@ namespace {
 class LaneMap {
  public:
   LaneMap(const TransferPlan& plan, Scratchpad& scratchpad, uint32_t lanes)
-      : t_(plan.descriptor), scratchpad_(scratchpad), lanes_(lanes), base_(plan.spad_offset) {}
+      : t_(plan.descriptor),
+        scratchpad_(scratchpad),
+        lanes_(lanes),
+        lanes_shift_(std::countr_zero(lanes)),
+        base_(plan.spad_offset) {}
 
-  uint32_t lane(int64_t c) const { return static_cast<uint32_t>(c / t_.lane_stride % lanes_); }
+  uint32_t lane(int64_t c) const { return static_cast<uint32_t>(run(c)) & (lanes_ - 1); }
   int64_t slot(int64_t c) const {
-    return c / (t_.lane_stride * lanes_) * t_.lane_stride + c % t_.lane_stride;
+    const int64_t within = t_.lane_stride == 1 ? 0 : c % t_.lane_stride;
+    return (run(c) >> lanes_shift_) * t_.lane_stride + within;
   }
   uint64_t offset(int64_t cell, int64_t c) const {
     return base_ + static_cast<uint64_t>((cell + (t_.has_lane_axis ? slot(c) * t_.slot_stride : 0)) *
@@ -29,9 +35,12 @@ class LaneMap {
   uint8_t* place(int64_t cell, int64_t c) const { return scratchpad_.lane(lane(c)) + offset(cell, c); }
 
  private:
+  int64_t run(int64_t c) const { return t_.lane_stride == 1 ? c : c / t_.lane_stride; }
+
   const TransferDescriptor& t_;
   Scratchpad& scratchpad_;
-  uint32_t lanes_;
+  uint32_t lanes_;  // a power of two
+  int lanes_shift_;
   uint64_t base_;
 };
 
@@ -61,11 +70,12 @@ void copy_strided(uint8_t* to, int64_t to_stride, const uint8_t* from, int64_t f
 }
 
 template <typename Element>
-void load_blocks(const TransferPlan& plan, const uint8_t* data, Scratchpad& scratchpad, uint32_t lanes) {
+void load_block(const TransferPlan& plan, const Block& block, const uint8_t* data, Scratchpad& scratchpad,
+                uint32_t lanes) {
   const TransferDescriptor& t = plan.descriptor;
   const LaneMap map(plan, scratchpad, lanes);
   constexpr auto kBytes = static_cast<int64_t>(sizeof(Element));
-  for_each_run(plan, [&](const Run& run) {
+  for_each_run(t, block, [&](const Run& run) {
     const uint8_t* from = data + run.dram * kBytes;
     if (run.over_lanes) {
       for (int64_t i = 0; i < run.count; ++i)
@@ -127,7 +137,8 @@ void fill_if_needed(const TransferPlan& plan, Scratchpad& scratchpad, uint32_t l
 }
 
 template <typename Element>
-void store_blocks(const TransferPlan& plan, uint8_t* data, Scratchpad& scratchpad, uint32_t lanes) {
+void store_block(const TransferPlan& plan, const Block& block, uint8_t* data, Scratchpad& scratchpad,
+                 uint32_t lanes) {
   const TransferDescriptor& t = plan.descriptor;
   const LaneMap map(plan, scratchpad, lanes);
   constexpr auto kBytes = static_cast<int64_t>(sizeof(Element));
@@ -138,7 +149,7 @@ void store_blocks(const TransferPlan& plan, uint8_t* data, Scratchpad& scratchpa
     else
       combine(t.op, t.dtype, to, to_stride * kBytes, from, from_stride * kBytes, count);
   };
-  for_each_run(plan, [&](const Run& run) {
+  for_each_run(t, block, [&](const Run& run) {
     uint8_t* to = data + run.dram * kBytes;
     if (run.over_lanes) {
       for (int64_t i = 0; i < run.count; ++i)
@@ -169,11 +180,18 @@ LocalPlace local_place(const TransferDescriptor& t, int64_t element, uint64_t sl
           base + static_cast<uint64_t>(element % per_lane) * t.element_bytes};
 }
 
-void deliver_load(const TransferPlan& plan, const uint8_t* data, Scratchpad& scratchpad, uint32_t lanes) {
-  with_element(plan.descriptor.element_bytes, [&](auto element) {
+void deliver_load(const TransferPlan& plan, const uint8_t* data, Scratchpad& scratchpad, uint32_t lanes,
+                  const Bodies& bodies) {
+  const uint32_t element_bytes = plan.descriptor.element_bytes;
+  with_element(element_bytes, [&](auto element) {
     using Element = decltype(element);
     fill_if_needed<Element>(plan, scratchpad, lanes);
-    load_blocks<Element>(plan, data, scratchpad, lanes);
+    for (const Block& block : plan.blocks) {
+      const bool tiled = for_each_tile(plan, block, scratchpad, lanes, [&](const LaneTile& tile) {
+        load_tile(tile, element_bytes, data, bodies);
+      });
+      if (!tiled) load_block<Element>(plan, block, data, scratchpad, lanes);
+    }
   });
 }
 
@@ -183,24 +201,39 @@ void deliver_local(const TransferPlan& plan, Scratchpad& scratchpad, uint32_t la
   with_element(t.element_bytes, [&](auto element) {
     using Element = decltype(element);
     fill_if_needed<Element>(plan, scratchpad, lanes);
-    for_each_run(plan, [&](const Run& run) {
-      for (int64_t i = 0; i < run.count; ++i) {
-        const LocalPlace source = local_place(t, run.dram + i * run.dram_stride, scratchpad.slice_bytes());
-        const uint8_t* from = scratchpad.lane(source.lane) + source.offset;
-        const int64_t cell = run.cell + i * run.cell_stride, c = run.over_lanes ? run.c + i : run.c;
-        if (t.has_lane_axis)
-          std::memcpy(map.place(cell, c), from, sizeof(Element));
-        else
-          for (uint32_t lane = 0; lane < lanes; ++lane)
-            std::memcpy(scratchpad.lane(lane) + map.offset(cell, 0), from, sizeof(Element));
-      }
-    });
+    for (const Block& block : plan.blocks)
+      for_each_run(t, block, [&](const Run& run) {
+        for (int64_t i = 0; i < run.count; ++i) {
+          const LocalPlace source = local_place(t, run.dram + i * run.dram_stride, scratchpad.slice_bytes());
+          const uint8_t* from = scratchpad.lane(source.lane) + source.offset;
+          const int64_t cell = run.cell + i * run.cell_stride, c = run.over_lanes ? run.c + i : run.c;
+          if (t.has_lane_axis)
+            std::memcpy(map.place(cell, c), from, sizeof(Element));
+          else
+            for (uint32_t lane = 0; lane < lanes; ++lane)
+              std::memcpy(scratchpad.lane(lane) + map.offset(cell, 0), from, sizeof(Element));
+        }
+      });
   });
 }
 
-void perform_store(const TransferPlan& plan, uint8_t* data, Scratchpad& scratchpad, uint32_t lanes) {
-  with_element(plan.descriptor.element_bytes,
-               [&](auto element) { store_blocks<decltype(element)>(plan, data, scratchpad, lanes); });
+void perform_store(const TransferPlan& plan, uint8_t* data, Scratchpad& scratchpad, uint32_t lanes,
+                   const Bodies& bodies) {
+  const TransferDescriptor& t = plan.descriptor;
+  const auto size = static_cast<int64_t>(t.element_bytes);
+  std::vector<uint8_t> matrix;
+  const auto store = [&](const LaneTile& tile) {
+    if (t.op == TransferOp::Store) return store_tile(tile, t.element_bytes, data, bodies);
+    gather_tile(tile, t.element_bytes, matrix, bodies);
+    for (int64_t r = 0; r < tile.rows; ++r)
+      combine(t.op, t.dtype, data + (tile.dram + r * tile.row_stride) * size, tile.lane_stride * size,
+              matrix.data() + r * tile.lanes * size, size, tile.lanes);
+  };
+  for (const Block& block : plan.blocks)
+    if (!for_each_tile(plan, block, scratchpad, lanes, store))
+      with_element(t.element_bytes, [&](auto element) {
+        store_block<decltype(element)>(plan, block, data, scratchpad, lanes);
+      });
 }
 
 }  // namespace npu::engine

@@ -2,19 +2,22 @@
 #pragma once
 
 #include "dma_plan.h"
+#include "native/bodies.h"
 #include "scratchpad.h"
 
 namespace npu::engine {
 
 // A load: `data` is element 0 of the slot. Writes the whole tile in every lane, `fill` where no element
 // exists.
-void deliver_load(const TransferPlan& plan, const uint8_t* data, Scratchpad& scratchpad, uint32_t lanes);
+void deliver_load(const TransferPlan& plan, const uint8_t* data, Scratchpad& scratchpad, uint32_t lanes,
+                  const Bodies& bodies);
 
 // A load whose source is the scratchpad itself.
 void deliver_local(const TransferPlan& plan, Scratchpad& scratchpad, uint32_t lanes);
 
 // A store of any kind. Throws Fault (lanes-disagree) where a tile without a lane axis differs between lanes.
-void perform_store(const TransferPlan& plan, uint8_t* data, Scratchpad& scratchpad, uint32_t lanes);
+void perform_store(const TransferPlan& plan, uint8_t* data, Scratchpad& scratchpad, uint32_t lanes,
+                   const Bodies& bodies);
 
 // Where a local transfer's element lies.
 struct LocalPlace {

@@ -7,7 +7,7 @@
 #include <riscv/processor.h>
 #include <riscv/simif.h>
 
-#include <atomic>
+#include <algorithm>
 #include <bitset>
 #include <chrono>
 #include <cstring>
@@ -22,6 +22,8 @@
 #include "dma_plan.h"
 #include "isa_generated.h"
 #include "machine.h"
+#include "native/bodies.h"
+#include "native/instruction.h"
 #include "scratchpad.h"
 
 namespace npu::engine {
@@ -42,6 +44,7 @@ enum class Kind : uint8_t {
 enum class CountClass : uint8_t { Scalar, Vector, Dma, Array };
 
 inline constexpr uint32_t kMaxVregBytes = 512;  // VLEN 4096
+inline constexpr uint32_t kRowMargin = 64;      // bytes around a row that a body may read
 
 // A vector memory instruction's static fields.
 struct VectorAccess {
@@ -66,6 +69,7 @@ struct Decoded {
   insn_func_t spike = nullptr;
   const CustomRow* custom = nullptr;
   VectorAccess access;
+  NativeInstruction native;
   InstructionTiming timing;
 
   uint32_t bits() const {
@@ -166,6 +170,24 @@ class Core {
   void run_lanes(const Decoded& entry, uint64_t pc);
   void run_lanes_to_scalar(const Decoded& entry, uint64_t pc);
 
+  // vector_native.cc, vector_native_width.cc: false where Spike's handler has to decide
+  bool run_native(const Decoded& entry);
+  bool aligned_group(uint32_t number) const;
+  uint64_t scalar_operand(const Decoded& entry) const;
+  void merge_row(uint8_t* to, const uint8_t* from, bool masked, uint32_t first_element, uint32_t count);
+  bool native_elementwise(const Decoded& entry);
+  bool native_compare(const Decoded& entry);
+  void place_bits(uint32_t first, uint32_t per_register);
+  void write_mask(const Decoded& entry, uint32_t bits_bytes);
+  bool native_merge(const Decoded& entry);
+  bool native_mask_logic(const Decoded& entry);
+  bool move_registers(const Decoded& entry);
+  bool native_identity(const Decoded& entry);
+  bool native_widen(const Decoded& entry);
+  bool native_narrow(const Decoded& entry);
+  bool native_slide(const Decoded& entry);
+  bool native_splat(const Decoded& entry);
+
   // vector_memory.cc
   void vector_memory(const Decoded& entry);
   void vector_contiguous(const Decoded& entry, uint64_t address, uint32_t first, uint32_t end);
@@ -182,14 +204,24 @@ class Core {
   // custom.cc
   void custom(const Decoded& entry, uint64_t pc);
   void require_vector_operands(const Decoded& entry, bool writes_vd, bool reads_vs2) const;
+  // body(register offset in the group, bytes of a lane's part): the registers that hold the vl elements.
   template <typename Body>
-  void for_each_register(Body body) const;
+  void for_each_register(Body body) const {
+    const uint32_t bytes = vl_ * sew_bytes_;
+    for (uint32_t done = 0; done < bytes; done += vreg_bytes)
+      body(done / vreg_bytes, std::min(vreg_bytes, bytes - done));
+  }
   void special_function(const Decoded& entry);
   void exchange_lanes(const Decoded& entry);
   void lane_numbers(const Decoded& entry);
   void push_to_array(const Decoded& entry);
   void pop_from_array(const Decoded& entry);
+
+  // custom_arrays.cc
   Dtype array_dtype(const Decoded& entry, bool result) const;
+  uint8_t* const* word_lanes(uint32_t per_register);
+  void widen_row(Dtype dtype, const uint8_t* row);
+  void narrow_row(Dtype dtype, uint8_t* row) const;
 
   // dma.cc
   using DmaSet = std::array<uint64_t, kSetIndexTile + kMaxIndexTiles>;
@@ -213,7 +245,8 @@ class Core {
   std::unique_ptr<processor_t> processor_;
   state_t* state_ = nullptr;
 
-  uint8_t* vregs_ = nullptr;
+  uint8_t* vreg_memory_ = nullptr;
+  uint8_t* vregs_ = nullptr;  // register 0, kRowMargin into the memory
   uint64_t vreg_stride_ = 0;
 
   std::vector<Decoded> decoded_;
@@ -225,8 +258,16 @@ class Core {
   uint32_t group_registers_ = 1;  // registers of a group at this LMUL, at least 1
   float lmul_ = 1;
   bool vill_ = true;
+  bool round_to_nearest_ = true;
+
+  // Rows (lanes * vreg_bytes) that native instructions work in.
+  const Bodies* bodies_ = nullptr;
+  std::vector<uint8_t> row_, merged_, packed_, bits_;
+  std::vector<uint8_t> zero_row_;  // with kRowMargin on either side
 
   std::vector<uint32_t> array_words_;  // staging of a push or pop, [element][lane]
+  std::vector<uint32_t> word_row_;     // one register of it, [lane][element]
+  std::vector<uint8_t*> word_lanes_;
 
   // DMA
   DmaSet dma_set_ = {};

@@ -92,7 +92,7 @@ uint64_t Core::execute(Decoded& entry, uint64_t pc) {
       executed.set(static_cast<size_t>(entry.row));
       break;
     case Kind::VectorArithmetic:
-      run_lanes(entry, pc);
+      if (params.reference_lanes || !run_native(entry)) run_lanes(entry, pc);
       executed.set(static_cast<size_t>(entry.row));
       break;
     case Kind::VectorToScalar:
@@ -122,6 +122,7 @@ void Core::refresh_vector_config() {
   vectorUnit_t& unit = processor_->VU;
   vl_ = static_cast<uint32_t>(unit.vl->read());
   vill_ = unit.vill;
+  round_to_nearest_ = state_->frm->read() == 0;
   sew_bytes_ = static_cast<uint32_t>(unit.vsew / 8);
   lmul_ = unit.vflmul;
   group_registers_ = lmul_ < 1 ? 1 : static_cast<uint32_t>(lmul_);

@@ -65,7 +65,7 @@ Core::Core(const MachineParams& machine_params)
       vreg_bytes(params.vlen_bits / 8),
       scratchpad(params.lanes, params.slice_bytes),
       in_flight(params.slice_bytes),
-      arrays(params.array_count, params.lanes, params.array_queue_entries),
+      arrays(params.array_count, params.lanes, params.array_queue_entries, bodies(params.body_level)),
       memory_(cfg_),
       lane_core_(params.timing) {
   isa_ = spike_isa_string(params.vlen_bits);
@@ -77,14 +77,19 @@ Core::Core(const MachineParams& machine_params)
   memory_.harts[0] = processor_.get();
   memory_.program = &program;
   state_ = processor_->get_state();
-  vreg_stride_ = uint64_t{lanes} * vreg_bytes + 64;
-  vregs_ = static_cast<uint8_t*>(std::aligned_alloc(64, 32 * vreg_stride_));
-  if (vregs_ == nullptr) throw std::bad_alloc();
+  const size_t row_bytes = size_t{lanes} * vreg_bytes;
+  vreg_stride_ = row_bytes + kRowMargin;
+  vreg_memory_ = static_cast<uint8_t*>(std::aligned_alloc(64, 32 * vreg_stride_ + kRowMargin));
+  if (vreg_memory_ == nullptr) throw std::bad_alloc();
+  vregs_ = vreg_memory_ + kRowMargin;
+  for (auto* row : {&row_, &merged_, &packed_, &bits_}) row->assign(row_bytes + kRowMargin, 0);
+  zero_row_.assign(row_bytes + 2 * kRowMargin, 0);
+  bodies_ = &bodies(params.body_level);
   stack_begin_ = kScratchpadBase + params.slice_bytes - params.stack_reserve_bytes;
   slice_end_ = kScratchpadBase + params.slice_bytes;
 }
 
-Core::~Core() { std::free(vregs_); }
+Core::~Core() { std::free(vreg_memory_); }
 
 void Core::load(ProgramImage image) {
   program = std::move(image);
@@ -104,7 +109,7 @@ void Core::reset_for_launch(const LaunchRequest& request) {
   state_->XPR.write(10, request.core);
   state_->XPR.write(11, request.cores);
   refresh_vector_config();
-  std::memset(vregs_, 0, 32 * vreg_stride_);
+  std::memset(vreg_memory_, 0, 32 * vreg_stride_ + kRowMargin);
   const bool timing_only = request.mode == Mode::Timing;
   // All bytes set is a NaN in every float type: reading what nothing wrote shows in the results.
   if (!timing_only) scratchpad.reset(0xff);

@@ -27,6 +27,7 @@ struct MachineParams {
   uint32_t array_queue_entries = 256;
   uint64_t instruction_budget = UINT64_C(10'000'000'000);
   bool reference_lanes = false;  // vector arithmetic by Spike's handlers only, for tests
+  uint32_t body_level = 0;       // x86-64 level of the native bodies: 2, 3, 4; 0 is the best of this machine
   LaneCoreParams timing;
 };
 

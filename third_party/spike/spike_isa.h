@@ -9,8 +9,8 @@
 
 namespace npu::engine {
 
-// RVV 1.0 and the ratified extensions of it that the embedded Spike has; misaligned accesses allowed, no compressed
-// instructions.
+// RVV 1.0 and the ratified extensions of it that the embedded Spike has; misaligned accesses allowed, no
+// compressed instructions.
 std::string spike_isa_string(uint32_t vlen_bits);
 
 // `cfg` and `memory` must outlive the processor, and so must the string that cfg.isa points to. Thread-safe.

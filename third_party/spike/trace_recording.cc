@@ -1,4 +1,6 @@
 // The trace: cycles from the lane core's scoreboard, transfers and waits, in program order.
+#include <cstring>
+
 #include "engine_core.h"
 
 namespace npu::engine {
@@ -34,7 +36,10 @@ bool Core::enter_tile(uint32_t tile) {
     if (request_->mode == Mode::Timing) return false;
   } else if (request_->mode == Mode::Timing && !scratchpad_zeroed_) {
     // What the function computes is of no interest, but it must not stumble over what an earlier one left.
-    scratchpad.reset(0);
+    // The stack above the tiles holds the control function's own values.
+    const uint64_t bytes = stack_begin_ - kScratchpadBase;
+    for (uint32_t lane = 0; lane < lanes; ++lane) std::memset(scratchpad.lane(lane), 0, bytes);
+    scratchpad.mark_written(0, bytes);
     scratchpad_zeroed_ = true;
   }
   current_tile_ = tile;

@@ -19,7 +19,7 @@ Bytes = npt.NDArray[np.uint8]
 
 @dataclass
 class Model:
-    """`scratchpad`: [lanes, slice bytes]. `dram`: the slot's bytes, element 0 at `origin_byte`. Both change in place."""
+    """`scratchpad`: [lanes, slice bytes]. `dram`: the slot's bytes, element 0 at `origin_byte`. Both change."""
 
     scratchpad: Bytes
     dram: Bytes

@@ -34,11 +34,22 @@ SPECIAL = {
 }
 
 
-def make_machine(*, reference_lanes: bool = False) -> Machine:
+def make_machine(*, reference_lanes: bool = False, body_level: int = 0) -> Machine:
     core = CoreConfig(lanes=LANES, scratchpad_bytes_per_lane=SLICE_BYTES, stack_reserve_bytes=1024)
-    machine = Machine(NpuConfig(name="comparison", core=core), reference_lanes=reference_lanes)
-    assert machine.slice(0)
-    return machine
+    config = NpuConfig(name="comparison", core=core)
+    return Machine(config, reference_lanes=reference_lanes, body_level=body_level)
+
+
+def body_levels() -> list[int]:
+    """The x86-64 levels that this computer has."""
+    levels = []
+    for level in (2, 3, 4):
+        try:
+            make_machine(body_level=level)
+        except ValueError:
+            continue
+        levels.append(level)
+    return levels
 
 
 def random_file(rng: np.random.Generator, sew: int, *, same: bool = False) -> np.ndarray:

@@ -216,6 +216,41 @@ def test_transfers_do_what_the_model_does(machine: Machine, case: Case) -> None:
     check_trace(result, case, start, dram)
 
 
+PATTERNS = {
+    "lane-holds-a-row": (1, 40),
+    "lanes-along-a-row": (40, 1),
+    "both-strided": (50, 2),
+    "backwards": (-40, 1),
+    "dense-columns": (1, 19),
+}
+
+
+@pytest.mark.parametrize("op", [TransferOp.LOAD, TransferOp.STORE, TransferOp.STORE_ADD], ids=lambda op: op.name)
+@pytest.mark.parametrize("dtype", [dtypes.I8, dtypes.I16, dtypes.I32, dtypes.F32, dtypes.I64], ids=lambda d: d.name)
+@pytest.mark.parametrize("pattern", list(PATTERNS))
+def test_tiles_of_usual_shape(machine: Machine, pattern: str, dtype: Dtype, op: TransferOp) -> None:
+    """19 rows by 20 positions over 8 lanes, twice, clipped: large enough for the ways that move whole blocks."""
+    row_stride, lane_stride = PATTERNS[pattern]
+    axes = (Axis(2, 1000, 128), Axis(19, row_stride, 1), Axis(20, lane_stride, 20, lane=True))
+    bounds = (Bound(0, (0, 1, 0), 18), Bound(-1, (0, 0, 1), 17))
+    offset = 800 if row_stride < 0 else 0
+    descriptor = Descriptor(0, op, dtype, axes, offset, spad(0), fill=7, bounds=bounds)
+    for lane_run in (1, 2):
+        case = Case(replace(descriptor, lane_stride=lane_run), {}, 32, (0, 0), 0, 2)
+        rng = np.random.default_rng(len(pattern))
+        contents = np.zeros((LANES, REGION), np.uint8)
+        contents[:, :3072] = random_elements(dtype, (LANES, 3072), rng)
+        dram = random_elements(dtype, (1, 2048 * dtype.bytes), rng)[0].copy()
+        scratchpad = np.full((LANES, SLICE_BYTES), 0xFF, np.uint8)
+        scratchpad[:, :REGION] = contents
+        model = Model(scratchpad, dram.copy(), 0)
+        model.run(case.descriptor, {}, 32)
+        play(machine, case, dram, contents)
+        assert (dram == model.dram).all()
+        for lane in range(LANES):
+            assert machine.slice(lane)[:REGION] == model.scratchpad[lane, :REGION].tobytes()
+
+
 def check_trace(result: Any, case: Case, before: np.ndarray, after: np.ndarray) -> None:
     """The runs of the trace cover what the transfer touched, inside the tensor, and their bytes add up."""
     _, (store, dram_bytes, _, runs) = result.trace.transfers()

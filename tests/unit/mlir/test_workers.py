@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from pytorchsim.mlir import workers
 from pytorchsim.mlir.workers import WorkerError, WorkerPool
 
 GOOD = """
@@ -102,15 +103,39 @@ def test_a_worker_killed_while_idle_is_replaced(pool: WorkerPool) -> None:
     assert pool.process_ids() != (process,)
 
 
-def test_a_worker_killed_while_busy_is_an_error(pool: WorkerPool) -> None:
-    pool.compile(GOOD, 256)
-    (process,) = pool.process_ids()
+def kill_when_it_has_a_request(process: int) -> threading.Timer:
     os.kill(process, signal.SIGSTOP)  # busy for ever
     killer = threading.Timer(0.3, os.kill, (process, signal.SIGKILL))
     killer.start()
+    return killer
+
+
+def test_a_request_whose_worker_is_killed_gets_another(pool: WorkerPool) -> None:
+    pool.compile(GOOD, 256)
+    (process,) = pool.process_ids()
+    killer = kill_when_it_has_a_request(process)
+    assert pool.compile(GOOD, 256).object_bytes
+    killer.join()
+    assert not alive(process)
+
+
+def test_a_request_whose_every_worker_is_killed_is_an_error(pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+    start = workers._Worker
+
+    def start_and_kill() -> workers._Worker:
+        worker = start()
+        started.append((worker.process.pid, kill_when_it_has_a_request(worker.process.pid)))
+        return worker
+
+    monkeypatch.setattr(workers, "_Worker", start_and_kill)
     with pytest.raises(WorkerError, match=r"the LLVM worker died .signal 9"):
         pool.compile(GOOD, 256)
-    killer.join()
+    assert len(started) == 2
+    for process, killer in started:
+        killer.join()
+        assert not alive(process)
+    monkeypatch.undo()
     assert pool.compile(GOOD, 256).object_bytes
 
 
