@@ -33,7 +33,7 @@ aten = torch.ops.aten
 
 
 @lowers(aten.roll.default)
-def _roll(x: ir.TensorBox, shifts: Any, dims: Any = ()) -> ir.TensorBox:
+def _roll(x: ir.TensorBox, shifts: Any, dims: Any = ()) -> Any:
     """Two contiguous slices joined by `cat`, for each rolled dimension. The input is realised as a copy first: what
     computes it would be computed twice, and views of it would bring back `(i + c) % n`, which no transfer walks."""
     shifts = [shifts] if isinstance(shifts, int) else [int(shift) for shift in shifts]
@@ -47,7 +47,7 @@ def _roll(x: ir.TensorBox, shifts: Any, dims: Any = ()) -> ir.TensorBox:
     return x
 
 
-def _rolled(x: ir.TensorBox, shift: int, dim: int) -> ir.TensorBox:
+def _rolled(x: ir.TensorBox, shift: int, dim: int) -> Any:
     size = int(x.get_size()[dim]) if x.get_size() else 1
     copied = clone(x)
     copied.realize()
@@ -98,9 +98,7 @@ def _scatter_reduce_in_place(
     return _reduced(x, dim, index, src, reduce, include_self) if reduce in _MODES else None
 
 
-def _reduced(
-    x: ir.TensorBox, dim: int, index: ir.TensorBox, src: Any, reduce: str, include_self: bool
-) -> ir.TensorBox:
+def _reduced(x: ir.TensorBox, dim: int, index: ir.TensorBox, src: Any, reduce: str, include_self: bool) -> ir.TensorBox:
     """Without `include_self` what is scattered to starts from the reduction's identity."""
     if not include_self:
         x = _scatter_into(x, dim, index, _identity(reduce, x.get_dtype()), None)
@@ -144,6 +142,7 @@ def _scatter_into(x: ir.TensorBox, dim: int, index: ir.TensorBox, src: Any, mode
         dtype = target.get_dtype()
 
         def values(position: Sequence[sympy.Expr]) -> Any:
+            del position
             return ops.constant(src, dtype)
 
     _register_scatter(target, values, index.get_size(), place, mode)
@@ -155,11 +154,13 @@ def _register_scatter(
     values: Callable[..., Any],
     ranges: Sequence[sympy.Expr],
     place: Callable[..., Any],
-    mode: str | None,
+    mode: Any,
 ) -> None:
     """A buffer that stands for `target` after the scatter."""
+    device = target.get_device()
+    assert device is not None
     scatter = ir.Scatter(
-        device=target.get_device(),
+        device=device,
         dtype=target.get_dtype(),
         inner_fn=values,
         ranges=list(ranges),
@@ -198,8 +199,8 @@ def _accumulated(x: ir.TensorBox, indices: Sequence[Any], values: ir.TensorBox) 
     loaders = [index.make_loader() if index is not None else None for index in broadcast]
     target.realize()
     sizes = list(target.get_size())
-    ranges, place = index_output_size_and_inner_fn(
-        sizes, broadcast, tensors, list(broadcast[tensors[0]].get_size()), loaders, sizes[: len(broadcast)], None, check=True
-    )
+    shape = list(broadcast[tensors[0]].get_size())
+    extents = sizes[: len(broadcast)]
+    ranges, place = index_output_size_and_inner_fn(sizes, broadcast, tensors, shape, loaders, extents, None, check=True)
     _register_scatter(target, expand(values, ranges).make_loader(), ranges, place, "atomic_add")
     return x

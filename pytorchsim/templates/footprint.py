@@ -63,4 +63,6 @@ def footprint_of(buffers: Mapping[str, BufferNeed], config: NpuConfig) -> Templa
     stack = config.core.stack_reserve_bytes
     shares = {name: need.copies * need.bytes_per_copy for name, need in buffers.items()}
     once = sum(need.once * need.bytes_per_copy for need in buffers.values())
-    return TemplateFootprint(MappingProxyType(shares | {"stack": stack}), once + stack, config.core.scratchpad_bytes_per_lane)
+    return TemplateFootprint(
+        MappingProxyType(shares | {"stack": stack}), once + stack, config.core.scratchpad_bytes_per_lane
+    )

@@ -114,9 +114,7 @@ def check_indices(program: LoopProgram) -> None:
 
 
 @lru_cache(maxsize=64)
-def plan_transfers(
-    program: LoopProgram, stages: tuple[Stage, ...], *, rows_inner: bool, streams: bool
-) -> TransferPlan:
+def plan_transfers(program: LoopProgram, stages: tuple[Stage, ...], *, rows_inner: bool, streams: bool) -> TransferPlan:
     """What is loaded when. UnsupportedError: an index depends on a reduction of the same kernel."""
     check_indices(program)
     planner = _Planner(program, rows_inner, streams)
@@ -171,9 +169,7 @@ class _Planner:
         done: set[IndexTileKey] = set()
         for access, phase in sorted([*wanted.items(), *((access, last) for access in stores)], key=lambda e: e[1]):
             for gather in access.gathers:
-                key = index_tile_of(
-                    self.program, access, gather, rows_inner=self.rows_inner, streams=self.streams
-                )
+                key = index_tile_of(self.program, access, gather, rows_inner=self.rows_inner, streams=self.streams)
                 if key not in done:
                     tiles[0 if key.form is IndexForm.DIRECT else phase][key] = None
                     done.add(key)

@@ -76,31 +76,46 @@ def _sum(expression: sympy.Expr, resolve: Resolver) -> IndexSum:
         if known is None:
             raise UnsupportedError(f"symbol {expression} in an index is neither a loop variable nor a gathered value")
         return known
-    operands = expression.args
-    if isinstance(expression, sympy.Add):
-        return reduce(lambda a, b: a + b, (_sum(operand, resolve) for operand in operands))
-    if isinstance(expression, Identity):
-        return _sum(operands[0], resolve)
-    if isinstance(expression, sympy.Mul):
-        return reduce(_product, (_sum(operand, resolve) for operand in operands))
-    if isinstance(expression, sympy.Pow) and operands[1].is_Integer and int(operands[1]) > 0:
-        return reduce(_product, [_sum(operands[0], resolve)] * int(operands[1]))
-    if isinstance(expression, (FloorDiv, CleanDiv)):
-        return _sum(operands[0], resolve).divided(_radix(operands[1], expression))
-    if isinstance(expression, ModularIndexing):
-        divided = _sum(operands[0], resolve).divided(_radix(operands[1], expression))
-        return divided.modulo(_radix(operands[2], expression))
-    if isinstance(expression, (PythonMod, Mod)):
-        return _sum(operands[0], resolve).modulo(_radix(operands[1], expression))
-    if isinstance(expression, (Min, Max, sympy.Min, sympy.Max)):
-        name = "minimum" if isinstance(expression, (Min, sympy.Min)) else "maximum"
-        return _choice(name, [_sum(operand, resolve) for operand in operands])
-    if isinstance(expression, sympy.Abs):
-        inside = _sum(operands[0], resolve)
-        return _choice("maximum", [inside, inside.times(-1)])
-    if isinstance(expression, Where):
-        return _wrapped(expression, resolve)
+    for kinds, read in _READERS:
+        if isinstance(expression, kinds):
+            return read(expression, resolve)
     raise UnsupportedError(f"{expression} in an index: {type(expression).__name__} is not integer index arithmetic")
+
+
+def _arguments(expression: sympy.Expr, resolve: Resolver) -> list[IndexSum]:
+    return [_sum(operand, resolve) for operand in expression.args]
+
+
+def _addition(expression: sympy.Expr, resolve: Resolver) -> IndexSum:
+    return reduce(lambda a, b: a + b, _arguments(expression, resolve))
+
+
+def _multiplication(expression: sympy.Expr, resolve: Resolver) -> IndexSum:
+    return reduce(_product, _arguments(expression, resolve))
+
+
+def _power(expression: sympy.Expr, resolve: Resolver) -> IndexSum:
+    base, exponent = expression.args
+    if not (exponent.is_Integer and int(exponent) > 0):
+        raise UnsupportedError(f"{expression} in an index: only positive constant powers are integers")
+    return reduce(_product, [_sum(base, resolve)] * int(exponent))
+
+
+def _quotient(expression: sympy.Expr, resolve: Resolver) -> IndexSum:
+    return _sum(expression.args[0], resolve).divided(_radix(expression.args[1], expression))
+
+
+def _digit(expression: sympy.Expr, resolve: Resolver) -> IndexSum:
+    return _quotient(expression, resolve).modulo(_radix(expression.args[2], expression))
+
+
+def _remainder(expression: sympy.Expr, resolve: Resolver) -> IndexSum:
+    return _sum(expression.args[0], resolve).modulo(_radix(expression.args[1], expression))
+
+
+def _absolute(expression: sympy.Expr, resolve: Resolver) -> IndexSum:
+    (inside,) = _arguments(expression, resolve)
+    return _choice("maximum", [inside, inside.times(-1)])
 
 
 def _radix(value: sympy.Expr, expression: sympy.Expr) -> int:
@@ -140,3 +155,19 @@ def _wrapped(expression: sympy.Expr, resolve: Resolver) -> IndexSum:
     if not holds_if_negative or shift.terms or not -shift.constant <= least <= most < shift.constant:
         raise UnsupportedError(f"index {expression}: of choices only the wrapping of negative indices is supported")
     return plain.modulo(shift.constant)
+
+
+_READERS: tuple[tuple[tuple[type, ...], Callable[[sympy.Expr, Resolver], IndexSum]], ...] = (
+    ((sympy.Add,), _addition),
+    ((Identity,), lambda expression, resolve: _sum(expression.args[0], resolve)),
+    ((sympy.Mul,), _multiplication),
+    ((sympy.Pow,), _power),
+    ((FloorDiv, CleanDiv), _quotient),
+    ((ModularIndexing,), _digit),
+    ((PythonMod, Mod), _remainder),
+    ((Min, sympy.Min), lambda expression, resolve: _choice("minimum", _arguments(expression, resolve))),
+    ((Max, sympy.Max), lambda expression, resolve: _choice("maximum", _arguments(expression, resolve))),
+    ((sympy.Abs,), _absolute),
+    ((Where,), _wrapped),
+)
+"""How each kind of expression is read."""

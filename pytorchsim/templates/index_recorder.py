@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import sympy
 import torch
@@ -19,38 +19,14 @@ from torch._inductor.virtualized import V
 from pytorchsim.errors import UnsupportedError
 from pytorchsim.target.descriptor import MAX_INDEX_TILES
 from pytorchsim.templates.index_analysis import affine_of, index_sum
-from pytorchsim.templates.index_terms import AxisTerm, Choice, Digit, IndexSum, Term, ValueTerm, sum_of
+from pytorchsim.templates.index_emitter import IndexEmitter, OperationRecorder, RecordedValue, values_inside
+from pytorchsim.templates.index_terms import AxisTerm, IndexSum, Term, ValueTerm, sum_of
 from pytorchsim.templates.iteration_space import IterationSpace
-from pytorchsim.templates.loop_program import Access, AffineIndex, Gather, Guard, Operation
+from pytorchsim.templates.loop_program import Access, AffineIndex, Gather
 from pytorchsim.templates.masks import MAX_GUARDS, NOTHING_KNOWN, Condition, compared, guards_of
 from pytorchsim.templates.recorded_types import machine_dtype
 
-__all__ = ["IndexRecorder", "OperationRecorder", "RecordedValue"]
-
-_INT32_LIMIT = 1 << 31
-
-
-class RecordedValue:
-    """What an operation returns to the loop body: the number of its operation and its torch dtype."""
-
-    def __init__(self, number: int, dtype: torch.dtype) -> None:
-        self.number, self.dtype = number, dtype
-
-
-class OperationRecorder(Protocol):
-    """What writes operations down: the loop recorder."""
-
-    def record(self, name: str, *operands: Any) -> Any:
-        """One operation by name, on values and numbers."""
-
-    def append(self, operation: Operation, dtype: torch.dtype) -> RecordedValue:
-        """One operation as it is."""
-
-    def constant(self, value: float, dtype: torch.dtype) -> RecordedValue:
-        """A literal."""
-
-    def convert(self, x: RecordedValue, computed: torch.dtype) -> RecordedValue:
-        """A conversion to a type computed in."""
+__all__ = ["IndexRecorder"]
 
 
 @dataclass(frozen=True)
@@ -70,7 +46,7 @@ class IndexRecorder:
     def __init__(self, operations: OperationRecorder, space: IterationSpace, *, affine_only: bool) -> None:
         self._operations, self._space, self.affine_only = operations, space, affine_only
         self._symbols: dict[sympy.Symbol, ValueTerm] = {}
-        self._values: dict[int, RecordedValue] = {}
+        self._emitter = IndexEmitter(operations, len(space.sizes))
         self._sums: dict[int, IndexSum] = {}
         self._conditions: dict[int, Condition] = {}
         self._filled: dict[int, int] = {}
@@ -127,7 +103,7 @@ class IndexRecorder:
     def _clamped(self, total: IndexSum, length: int) -> tuple[AffineIndex, tuple[Gather, ...]]:
         """An index computed in the lanes and kept inside a buffer of `length` elements: for loads under a computed
         mask, which may point anywhere where it does not hold."""
-        value = self._operations.record("minimum", self._emit(total), length - 1)
+        value = self._operations.record("minimum", self._emitter.emit(total), length - 1)
         value = self._operations.record("maximum", value, 0)
         return AffineIndex((0,) * len(self._space.sizes)), (Gather(value.number, 1, length),)
 
@@ -136,7 +112,7 @@ class IndexRecorder:
         axes = [(term, c) for term, c in total.terms if isinstance(term, AxisTerm)]
         values = [(term, c) for term, c in total.terms if isinstance(term, ValueTerm)]
         others = [(term, c) for term, c in total.terms if not isinstance(term, (AxisTerm, ValueTerm))]
-        nested = any(True for term, _ in others for _ in _values_inside(term))
+        nested = any(True for term, _ in others for _ in values_inside(term))
         if nested or len(values) + bool(others) > MAX_INDEX_TILES:
             gathered = [self._computed([*values, *others], checked=True)]
         else:
@@ -150,12 +126,12 @@ class IndexRecorder:
         `checked`: where one of the values in it is out of range, so is the sum, and the machine faults."""
         total = sum_of(terms)
         least, most = total.interval()
-        value = self._emit(total + IndexSum((), -least))
+        value = self._emitter.emit(total + IndexSum((), -least))
         if checked:
-            for term in dict.fromkeys(inner for term, _ in terms for inner in _values_inside(term)):
-                raw = self._values[term.number]
-                low = self._operations.record("ge", raw, -term.extent if term.wrap else 0)
-                fits = self._operations.record("and_", low, self._operations.record("lt", raw, term.extent))
+            for inner in dict.fromkeys(inner for term, _ in terms for inner in values_inside(term)):
+                raw = self._emitter.values[inner.number]
+                low = self._operations.record("ge", raw, -inner.extent if inner.wrap else 0)
+                fits = self._operations.record("and_", low, self._operations.record("lt", raw, inner.extent))
                 value = self._operations.record("where", fits, value, self._operations.constant(-1, value.dtype))
         return Gather(value.number, 1, most - least + 1), least
 
@@ -166,7 +142,7 @@ class IndexRecorder:
         total = self.sum(index)
         if self.affine_only and total.terms:
             raise UnsupportedError(f"the value of index {index}")
-        value = self._emit(total)
+        value = self._emitter.emit(total)
         self._sums[value.number] = total
         if not dtype.is_floating_point and dtype != torch.bool and dtype.itemsize >= 4:
             value = self._operations.convert(value, dtype)
@@ -200,64 +176,6 @@ class IndexRecorder:
         if isinstance(value, int) and not result.dtype.is_floating_point and result.dtype != torch.bool:
             self._sums[result.number] = IndexSum((), value)
 
-    def _emit(self, total: IndexSum) -> RecordedValue:
-        """Operations that compute `total`."""
-        reach = max(_reach(total), 1)
-        dtype = torch.int32 if reach < _INT32_LIMIT else torch.int64
-        return self._emit_sum(total, dtype)
-
-    def _emit_sum(self, total: IndexSum, dtype: torch.dtype) -> RecordedValue:
-        axes = sum_of([(t, c) for t, c in total.terms if isinstance(t, AxisTerm)], total.constant)
-        parts: list[RecordedValue] = []
-        if axes.terms:
-            place = affine_of(axes, len(self._space.sizes))
-            parts.append(self._operations.append(Operation("position", (), machine_dtype(dtype), position=place), dtype))
-        for term, coefficient in total.terms:
-            if not isinstance(term, AxisTerm):
-                value = self._emit_term(term, dtype)
-                parts.append(value if coefficient == 1 else self._operations.record("mul", value, coefficient))
-        if not parts:
-            return self._operations.constant(axes.constant, dtype)
-        result = parts[0]
-        for part in parts[1:]:
-            result = self._operations.record("add", result, part)
-        if not axes.terms and axes.constant:
-            result = self._operations.record("add", result, axes.constant)
-        return result
-
-    def _emit_term(self, term: Term, dtype: torch.dtype) -> RecordedValue:
-        if isinstance(term, ValueTerm):
-            value = self._values[term.number]
-            if term.wrap:
-                negative = self._operations.record("lt", value, 0)
-                wrapped = self._operations.record("add", value, term.extent)
-                value = self._operations.record("where", negative, wrapped, value)
-            return self._operations.convert(value, dtype)
-        if isinstance(term, Digit):
-            return self._emit_digit(term, dtype)
-        if isinstance(term, Choice):
-            result = self._emit_sum(term.operands[0], dtype)
-            for operand in term.operands[1:]:
-                name = "mul" if term.name == "product" else term.name
-                result = self._operations.record(name, result, self._emit_sum(operand, dtype))
-            return result
-        raise TypeError(f"{term} is emitted with its sum")
-
-    def _emit_digit(self, digit: Digit, dtype: torch.dtype) -> RecordedValue:
-        """Division and remainder of a non-negative number: the whole is lifted by a multiple of both radices."""
-        period = digit.divisor * (digit.modulus or 1)
-        least, _ = digit.whole.interval()
-        lift = max(0, -(least // period))
-        value = self._emit_sum(digit.whole + IndexSum((), lift * period), dtype)
-        kind = machine_dtype(dtype)
-        if digit.divisor > 1:
-            quotient = Operation("index_quotient", (value.number,), kind, constant=digit.divisor)
-            value = self._operations.append(quotient, dtype)
-        if digit.modulus is not None:
-            remainder = Operation("index_remainder", (value.number,), kind, constant=digit.modulus)
-            return self._operations.append(remainder, dtype)
-        return self._operations.record("add", value, -lift) if lift else value
-
     # ---- Gathered values and masks -----------------------------------------------------------------------------
 
     def indirect(self, value: RecordedValue, size: Any, *, wrap: bool) -> sympy.Symbol:
@@ -271,7 +189,7 @@ class IndexRecorder:
                 value = self._operations.record("where", mask.value, value, self._operations.constant(0, value.dtype))
         term = ValueTerm(value.number, int(size), wrap)
         symbol = sympy.Symbol(f"gathered{len(self._symbols)}", integer=True, nonnegative=True)
-        self._symbols[symbol], self._values[value.number] = term, value
+        self._symbols[symbol], self._emitter.values[value.number] = term, value
         return symbol
 
     def check_bounds(self, index: sympy.Expr, size: Any, *, lower: bool, upper: bool) -> None:
@@ -309,30 +227,6 @@ class IndexRecorder:
 
     def _names(self) -> str:
         return ", ".join(map(str, self._space.variables))
-
-
-def _values_inside(term: Term) -> list[ValueTerm]:
-    if isinstance(term, ValueTerm):
-        return [term]
-    if isinstance(term, Digit):
-        return [value for inner, _ in term.whole.terms for value in _values_inside(inner)]
-    if isinstance(term, Choice):
-        return [value for operand in term.operands for inner, _ in operand.terms for value in _values_inside(inner)]
-    return []
-
-
-def _reach(total: IndexSum) -> int:
-    """The largest magnitude in the computation of `total`, every part of it included."""
-    least, most = total.interval()
-    sizes = [abs(least), abs(most), sum(abs(c) * max(map(abs, term.interval())) for term, c in total.terms)]
-    for term, _ in total.terms:
-        if isinstance(term, Digit):
-            sizes.append(_reach(term.whole) * 2 + term.divisor * (term.modulus or 1))
-        elif isinstance(term, Choice):
-            sizes += [_reach(operand) for operand in term.operands]
-        elif isinstance(term, ValueTerm):
-            sizes.append(term.extent)
-    return max(sizes) + abs(total.constant)
 
 
 def _storage_elements(name: str) -> int:

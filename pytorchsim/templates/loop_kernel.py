@@ -84,7 +84,7 @@ def build_loop_kernel(
     tile = found.tile
     with KernelBuilder(name, config, origins=origins, tile_shape=tile.describe()) as kernel:
         functions = TileFunctions(kernel, program, stages, tile, config.core.lanes)
-        control = _Control(kernel, program, tile, slots, functions)
+        control = _Control(functions, slots)
         if tile.streams(program.sizes):
             control.streamed(stages, functions.streamed())
         else:
@@ -95,11 +95,10 @@ def build_loop_kernel(
 class _Control:
     """Builds the control function: buffers, descriptors, loops over tiles."""
 
-    def __init__(
-        self, kernel: KernelBuilder, program: LoopProgram, tile: Tile, slots: Mapping[str, int], functions: TileFunctions
-    ) -> None:
-        self._kernel, self._program, self._tile, self._slots = kernel, program, tile, slots
-        self._functions = functions
+    def __init__(self, functions: TileFunctions, slots: Mapping[str, int]) -> None:
+        self._kernel, self._program, self._tile = functions.kernel, functions.program, functions.tile
+        self._functions, self._slots = functions, slots
+        program, tile = self._program, self._tile
         self._counts = tile.counts(program.sizes)
         self._streams = tile.streams(program.sizes)
         self._plan = tile.plan(program, functions.stages)
@@ -171,9 +170,7 @@ class _Control:
         first_core = arith.cmpi(arith.CmpIPredicate.eq, core, zero)
         return zero, arith.select(first_core, end, zero), builders.index_constant(1)
 
-    def _gather(
-        self, gatherings: Sequence[_Gathering], copy: ir.Value, origins: Mapping[int, ir.Value]
-    ) -> None:
+    def _gather(self, gatherings: Sequence[_Gathering], copy: ir.Value, origins: Mapping[int, ir.Value]) -> None:
         """The phases after the first, for the tile in copy `copy`."""
         for gathering in gatherings:
             if gathering.function is not None:
@@ -315,12 +312,8 @@ class _Control:
             ]
             if added:
                 by_axis[len(operand.transfer.descriptor.axes) - 1] = _total(added)
-            shifts = {
-                number: self._shift(tile, copy) for number, tile in enumerate(operand.transfer.index_tiles)
-            }
-            builders.transfer(
-                operand.descriptor, self._pointer(key, copy, kind), tag, by_axis, index_shifts=shifts
-            )
+            shifts = {number: self._shift(tile, copy) for number, tile in enumerate(operand.transfer.index_tiles)}
+            builders.transfer(operand.descriptor, self._pointer(key, copy, kind), tag, by_axis, index_shifts=shifts)
 
     def _call(self, function: StagedFunction, copy: ir.Value, origins: Mapping[int, ir.Value]) -> None:
         """Call with copy `copy` of what transfers fill; row-level buffers of streamed rows have only copy 0 in use."""

@@ -15,7 +15,17 @@ from functools import cached_property
 from pytorchsim.target.descriptor import TransferOp
 from pytorchsim.target.dtypes import I32, I64, Dtype
 
-__all__ = ["Access", "AffineIndex", "Gather", "Guard", "LoopProgram", "Operation", "Store", "direct_load", "needed_operations"]
+__all__ = [
+    "Access",
+    "AffineIndex",
+    "Gather",
+    "Guard",
+    "LoopProgram",
+    "Operation",
+    "Store",
+    "direct_load",
+    "needed_operations",
+]
 
 
 @dataclass(frozen=True)

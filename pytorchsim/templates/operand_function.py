@@ -71,7 +71,11 @@ def _slot(block: TileBlock, program: LoopProgram, slot: ir.Value, masks: str, le
         stored = program.stores[0]
         value = to_memory(values[stored.value], stored.access.dtype, tile.vector_elements)
         if left is not None:
-            number = _lane_number(tile, slot, kernel_lanes(tile)) if masks == "lane" else _walked_number(tile, steps.induction_variable)
+            number = (
+                _lane_number(tile, slot, kernel_lanes(tile))
+                if masks == "lane"
+                else _walked_number(tile, steps.induction_variable)
+            )
             exists = arith.cmpi(arith.CmpIPredicate.ult, number, _spread(left, tile.vector_elements))
             zero = arith.constant(value.type, _zero(ir.VectorType(value.type)))
             value = arith.select(exists, value, zero)

@@ -22,7 +22,8 @@ from pytorchsim.errors import UnsupportedError
 from pytorchsim.target.descriptor import TransferOp
 from pytorchsim.target.dtypes import Kind
 from pytorchsim.templates.decompositions import DECOMPOSED, OPERANDS_AS_GIVEN
-from pytorchsim.templates.index_recorder import IndexRecorder, RecordedValue
+from pytorchsim.templates.index_emitter import RecordedValue
+from pytorchsim.templates.index_recorder import IndexRecorder
 from pytorchsim.templates.index_terms import IndexSum
 from pytorchsim.templates.iteration_space import IterationSpace
 from pytorchsim.templates.loop_program import Access, Gather, LoopProgram, Operation, Store
@@ -131,7 +132,8 @@ class LoopRecorder(DefaultHandler):
     def store(self, name: str, index: sympy.Expr, value: RecordedValue, mode: str | None = None) -> None:
         """One element to a buffer."""
         if mode not in _STORE_MODES:
-            raise UnsupportedError(f"store with mode {mode!r} to {name}; supported: {', '.join(map(str, _STORE_MODES))}")
+            known = ", ".join(map(str, _STORE_MODES))
+            raise UnsupportedError(f"store with mode {mode!r} to {name}; supported: {known}")
         total = self._indices.sum(index)
         dtype = V.graph.get_dtype(name)
         value = self.to_dtype(value, dtype)
@@ -140,15 +142,17 @@ class LoopRecorder(DefaultHandler):
             raise UnsupportedError(f"store with mode {mode!r} to {name}")
         self._stores.append(Store(access, value.number, op))
         mutated = self._node.get_output(name).get_mutations() if self._node is not None else ()
-        known = value if op is TransferOp.STORE and not access.gathers else None
+        forwarded = value if op is TransferOp.STORE and not access.gathers else None
         for stored in (name, *mutated):
-            self._stored[stored] = total, known
+            self._stored[stored] = total, forwarded
 
     def index_expr(self, index: sympy.Expr, dtype: torch.dtype) -> RecordedValue:
         """The value of an index expression."""
         return self.to_dtype(self._indices.expression(index, dtype), dtype)
 
-    value_expr = index_expr
+    def value_expr(self, expr: sympy.Expr, dtype: torch.dtype) -> RecordedValue:
+        """The value of an index expression."""
+        return self.index_expr(expr, dtype)
 
     def indirect_indexing(self, index: RecordedValue, size: Any, check: bool = True, wrap_neg: bool = True) -> Any:
         """A symbol for `index` in later index expressions. What is out of range faults, checked or not."""

@@ -35,9 +35,7 @@ def listed_rank(program: LoopProgram, tile: Tile, access: Access) -> int:
     return len(walked) + bool(summed) + _repeats(program, tile, access)
 
 
-def access_transfer(
-    program: LoopProgram, tile: Tile, access: Access, op: TransferOp, slot: int
-) -> TileTransfer:
+def access_transfer(program: LoopProgram, tile: Tile, access: Access, op: TransferOp, slot: int) -> TileTransfer:
     """The transfer of one tile of `access` from or to argument `slot`."""
     row_level = program.is_row_level(access)
     walked, summed = _walked(program, tile, access)
@@ -58,8 +56,7 @@ def access_transfer(
         axes.append(Axis(1, 1, 0))
     streams = tile.streams(program.sizes)
     keys = [
-        index_tile_of(program, access, gather, rows_inner=tile.rows_inner, streams=streams)
-        for gather in access.gathers
+        index_tile_of(program, access, gather, rows_inner=tile.rows_inner, streams=streams) for gather in access.gathers
     ]
     descriptor = Descriptor(
         slot=slot,
@@ -126,9 +123,7 @@ def _repeats(program: LoopProgram, tile: Tile, access: Access) -> int:
     return int(program.is_row_level(access) and not tile.rows_inner)
 
 
-def _bounds(
-    program: LoopProgram, tile: Tile, access: Access, walked: Sequence[int], rank: int
-) -> tuple[Bound, ...]:
+def _bounds(program: LoopProgram, tile: Tile, access: Access, walked: Sequence[int], rank: int) -> tuple[Bound, ...]:
     def steps(strides: Sequence[int]) -> tuple[int, ...]:
         own = [strides[axis] for axis in walked]
         return (*own, *([0] * (rank - len(own))))

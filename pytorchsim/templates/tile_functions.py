@@ -143,13 +143,12 @@ class TileFunctions:
                 folded = block.fold(reduction, block.load_accumulator(reduction, row), self.lanes)
                 block.store_accumulator(reduction, folded, row)
 
+        row_axes = self._shared_axes(self._row_positions())
         row_outputs = [StoreBuffer(store) for store in stage.row_stores]
         walk_buffers = [*self._loads(stage.walk_operations), *own, *(StoreBuffer(store) for store in stage.walk_stores)]
         folds = bool(own) and not self.tile.rows_inner
         return StreamedStage(
-            rows=self._function(f"rows{number}", [*recalled, *row_outputs], rows, self._shared_axes(self._row_positions()))
-            if row_outputs
-            else None,
+            rows=self._function(f"rows{number}", [*recalled, *row_outputs], rows, row_axes) if row_outputs else None,
             init=self._function(f"init{number}", own, init) if own else None,
             update=self._function(f"update{number}", [*recalled, *walk_buffers], update, self._streamed_axes())
             if stage.walks

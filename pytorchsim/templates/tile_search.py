@@ -81,9 +81,7 @@ def search(
     )
 
 
-def _refusal(
-    program: LoopProgram, stages: tuple[Stage, ...], tile: Tile, used: Footprint, config: NpuConfig
-) -> str:
+def _refusal(program: LoopProgram, stages: tuple[Stage, ...], tile: Tile, used: Footprint, config: NpuConfig) -> str:
     slice_bytes = config.core.scratchpad_bytes_per_lane
     if used.total_bytes > slice_bytes:
         return "all copies exceed the slice"

@@ -17,7 +17,7 @@ from pytorchsim.templates.index_terms import AxisTerm, Choice, Digit, IndexSum, 
 from pytorchsim.templates.iteration_space import IterationSpace
 
 V = sympy.Symbol("v", integer=True, nonnegative=True)
-I, J = sympy.symbols("i j", integer=True, nonnegative=True)
+U, W = sympy.symbols("u w", integer=True, nonnegative=True)
 
 
 def _term_value(term: Term, point: tuple[int, ...]) -> int:
@@ -40,7 +40,7 @@ def _value(index: IndexSum, point: tuple[int, ...]) -> int:
 def _split(space: IterationSpace, expressions: list[sympy.Expr]) -> list[IndexSum]:
     while True:
         sums = [index_sum(expression, space.position) for expression in expressions]
-        if not any([space.split_for(total) for total in sums]):
+        if not [total for total in sums if space.split_for(total)]:  # every one is asked
             return sums
 
 
@@ -80,7 +80,7 @@ def test_flattening_is_one_digit_where_radices_divide() -> None:
 
 def test_flattening_leaves_several_variables_and_odd_radices_alone() -> None:
     for expression in (
-        FloorDiv(ModularIndexing(V + I, 2, 12), 3),
+        FloorDiv(ModularIndexing(V + U, 2, 12), 3),
         FloorDiv(ModularIndexing(V + 1, 2, 12), 3),
         FloorDiv(ModularIndexing(V, 1, 10), 4),
         ModularIndexing(ModularIndexing(V, 1, 10), 1, 4),
@@ -89,9 +89,11 @@ def test_flattening_leaves_several_variables_and_odd_radices_alone() -> None:
 
 
 NESTS = st.deferred(
-    lambda: st.just(V)
-    | st.builds(FloorDiv, NESTS, st.integers(1, 12))
-    | st.builds(ModularIndexing, NESTS, st.integers(1, 12), st.integers(1, 24))
+    lambda: (
+        st.just(V)
+        | st.builds(FloorDiv, NESTS, st.integers(1, 12))
+        | st.builds(ModularIndexing, NESTS, st.integers(1, 12), st.integers(1, 24))
+    )
 )
 
 
@@ -102,15 +104,15 @@ def test_flattening_deep_nests(expression: sympy.Expr) -> None:
         assert flat.subs(V, value) == expression.subs(V, value)
 
 
-LINEAR = st.builds(
-    lambda a, b, c: a * I + b * J + c, st.integers(-9, 12), st.integers(-9, 12), st.integers(-20, 20)
-)
-NONNEGATIVE = st.builds(lambda a, b, c: a * I + b * J + c, st.integers(0, 12), st.integers(0, 12), st.integers(0, 20))
+LINEAR = st.builds(lambda a, b, c: a * U + b * W + c, st.integers(-9, 12), st.integers(-9, 12), st.integers(-20, 20))
+NONNEGATIVE = st.builds(lambda a, b, c: a * U + b * W + c, st.integers(0, 12), st.integers(0, 12), st.integers(0, 20))
 EXPRESSIONS = st.deferred(
-    lambda: NONNEGATIVE
-    | st.builds(FloorDiv, EXPRESSIONS, st.sampled_from([1, 2, 3, 4, 6, 8, 12]))
-    | st.builds(ModularIndexing, EXPRESSIONS, st.sampled_from([1, 2, 3, 4]), st.sampled_from([2, 3, 4, 6, 12]))
-    | st.builds(lambda a, b: a + 3 * b, EXPRESSIONS, EXPRESSIONS)
+    lambda: (
+        NONNEGATIVE
+        | st.builds(FloorDiv, EXPRESSIONS, st.sampled_from([1, 2, 3, 4, 6, 8, 12]))
+        | st.builds(ModularIndexing, EXPRESSIONS, st.sampled_from([1, 2, 3, 4]), st.sampled_from([2, 3, 4, 6, 12]))
+        | st.builds(lambda a, b: a + 3 * b, EXPRESSIONS, EXPRESSIONS)
+    )
 )
 SIZES = st.tuples(st.sampled_from([1, 2, 4, 6, 9, 12]), st.sampled_from([1, 3, 4, 8, 12]))
 
@@ -118,7 +120,7 @@ SIZES = st.tuples(st.sampled_from([1, 2, 4, 6, 9, 12]), st.sampled_from([1, 3, 4
 @settings(max_examples=150, deadline=None)
 @given(SIZES, st.lists(EXPRESSIONS, min_size=1, max_size=3))
 def test_splits_keep_every_value(sizes: tuple[int, int], expressions: list[sympy.Expr]) -> None:
-    space = IterationSpace((I, J), sizes)
+    space = IterationSpace((U, W), sizes)
     for expression, total in zip(expressions, _split(space, expressions), strict=True):
         _same_values(space, sizes, expression, total)
 
@@ -128,7 +130,7 @@ def test_splits_keep_every_value(sizes: tuple[int, int], expressions: list[sympy
 def test_rules_hold_for_negative_numbers(
     sizes: tuple[int, int], linear: sympy.Expr, divisor: int, modulus: int
 ) -> None:
-    space = IterationSpace((I, J), sizes)
+    space = IterationSpace((U, W), sizes)
     plain = index_sum(linear, space.position)
     points = list(product(*map(range, sizes)))
     for total, expected in (
@@ -166,8 +168,8 @@ def test_a_view_becomes_affine(sizes: tuple[int, ...], expression: sympy.Expr, a
 
 def test_windows_partition_and_reshape() -> None:
     """A window partition read through a reshape: both axes split, every digit gone."""
-    window = ModularIndexing(I, 1, 4) + 4 * ModularIndexing(J, 1, 6) + 24 * (FloorDiv(I, 4) + 3 * FloorDiv(J, 6))
-    space = IterationSpace((I, J), (12, 18))
+    window = ModularIndexing(U, 1, 4) + 4 * ModularIndexing(W, 1, 6) + 24 * (FloorDiv(U, 4) + 3 * FloorDiv(W, 6))
+    space = IterationSpace((U, W), (12, 18))
     (total,) = _split(space, [window])
     assert total.is_affine
     assert space.sizes == (3, 4, 3, 6)
@@ -175,8 +177,8 @@ def test_windows_partition_and_reshape() -> None:
 
 
 def test_a_mixed_radix_sum_of_two_variables_splits_the_outer_one() -> None:
-    space = IterationSpace((I, J), (6, 8))
-    (total,) = _split(space, [FloorDiv(8 * I + J, 16)])
+    space = IterationSpace((U, W), (6, 8))
+    (total,) = _split(space, [FloorDiv(8 * U + W, 16)])
     assert total.is_affine
     assert space.sizes == (3, 2, 8)
 
@@ -190,34 +192,34 @@ def test_incompatible_radices_keep_the_first_split() -> None:
 
 
 def test_cuts_that_would_not_help_are_not_made() -> None:
-    space = IterationSpace((I, J), (8, 8))
-    _split(space, [FloorDiv(I + J, 4)])
+    space = IterationSpace((U, W), (8, 8))
+    _split(space, [FloorDiv(U + W, 4)])
     assert space.sizes == (8, 8)
 
 
 def test_splits_of_reduced_variables_stay_reduced() -> None:
-    space = IterationSpace((I, J), (5, 12), reduced=1)
-    _split(space, [ModularIndexing(J, 1, 4) * 3 + I])
+    space = IterationSpace((U, W), (5, 12), reduced=1)
+    _split(space, [ModularIndexing(W, 1, 4) * 3 + U])
     assert space.sizes == (5, 3, 4)
     assert space.reduced == 2
 
 
 def test_minimum_and_maximum() -> None:
-    space = IterationSpace((I, J), (6, 8))
-    expression = Min(I, 3) + Max(J - 4, 0) + Min(I, 100)
+    space = IterationSpace((U, W), (6, 8))
+    expression = Min(U, 3) + Max(W - 4, 0) + Min(U, 100)
     (total,) = _split(space, [expression])
     _same_values(space, (6, 8), expression, total)
-    assert Min(I, 100) != I  # what only ranges decide
-    assert index_sum(Min(I, 100), space.position).is_affine
+    assert Min(U, 100) != U  # what only ranges decide
+    assert index_sum(Min(U, 100), space.position).is_affine
 
 
 def test_affine_index_refuses_by_name() -> None:
-    assert affine_index(3 * I - J + 7, (I, J)).strides == (3, -1)
+    assert affine_index(3 * U - W + 7, (U, W)).strides == (3, -1)
     with pytest.raises(UnsupportedError, match="not affine"):
-        affine_index(FloorDiv(I, 2), (I, J))
+        affine_index(FloorDiv(U, 2), (U, W))
     with pytest.raises(UnsupportedError, match="neither a loop variable"):
-        affine_index(V, (I, J))
+        affine_index(V, (U, W))
     with pytest.raises(UnsupportedError, match="divides by"):
-        affine_index(FloorDiv(I, V), (I, J))
+        affine_index(FloorDiv(U, V), (U, W))
     with pytest.raises(ValueError, match="not the position"):
-        affine_of(index_sum(FloorDiv(I, 2), IterationSpace((I,), (7,)).position), 1)
+        affine_of(index_sum(FloorDiv(U, 2), IterationSpace((U,), (7,)).position), 1)
