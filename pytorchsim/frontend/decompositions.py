@@ -19,7 +19,10 @@ __all__ = ["DecompositionTable", "decomposition_table"]
 aten = torch.ops.aten
 
 # Inductor turns small products into sums of products, which pays on a host CPU only.
-_REMOVED = (aten.mm.default, aten.addmm.default, aten.bmm.default)
+_PRODUCTS = (aten.mm.default, aten.addmm.default, aten.bmm.default)
+
+# Decomposed, a roll is a gather by `(i + c) % n`; `index_lowerings` makes two slices of it.
+_MOVES = (aten.roll.default,)
 
 
 class DecompositionTable(dict[Any, Callable[..., Any]]):
@@ -32,7 +35,7 @@ class DecompositionTable(dict[Any, Callable[..., Any]]):
 def decomposition_table() -> DecompositionTable:
     """A new table; it depends on Inductor's `fallback_random`, as the stock one does."""
     table = DecompositionTable(select_decomp_table())
-    for overload in _REMOVED:
+    for overload in (*_PRODUCTS, *_MOVES):
         table.pop(overload, None)
     table[aten.argmax.default] = _argmax
     table[aten.argmin.default] = _argmin

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import sympy
 import torch
 from torch._inductor.codegen.common import Kernel
 from torch._inductor.ops_handler import NoopHandler
@@ -20,9 +19,11 @@ from torch._inductor.virtualized import V
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.errors import UnsupportedError
 from pytorchsim.scheduler.origins import Origins, origins_of
+from pytorchsim.scheduler.recording import record_loops
 from pytorchsim.templates.base import BuiltKernel, FusedNodes, Refusal, TemplateBuffer
 from pytorchsim.templates.loop_kernel import build_loop_kernel
-from pytorchsim.templates.loop_program import LoopProgram, merge_axes
+from pytorchsim.templates.loop_program import LoopProgram
+from pytorchsim.templates.merge_axes import merge_axes
 from pytorchsim.templates.recorder import LoopRecorder
 
 __all__ = ["NOT_FUSED", "emit_loop_kernel", "emit_template_kernel"]
@@ -115,17 +116,11 @@ def emit_template_kernel(
 
 
 def _record(kernel: _NpuKernel, nodes: Sequence[SchedulerNode]) -> LoopRecorder:
-    rows, reduced = max((node.group[1] for node in nodes), key=lambda space: len(space[1]))
-    rank = len(rows) + len(reduced)
-    variables = [sympy.Symbol(f"i{axis}", integer=True, nonnegative=True) for axis in range(rank)]
-    recorder = LoopRecorder(variables, [int(size) for size in (*rows, *reduced)], len(reduced))
     with kernel:  # on leaving, buffers that nobody else reads are removed
         for node in nodes:
             kernel.store_buffer_names.update(node.get_buffer_names())
             node.mark_run()
-            own_rows, own_reduced = node.group[1]
-            recorder.replay(node, variables[: len(own_rows)], variables[len(rows) :] if own_reduced else [])
-    return recorder
+    return record_loops(nodes)
 
 
 def _program_arguments(kernel: _NpuKernel, program: LoopProgram) -> _Arguments:

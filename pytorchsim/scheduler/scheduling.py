@@ -19,7 +19,8 @@ from torch.utils._ordered_set import OrderedSet
 
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.scheduler.emission import emit_loop_kernel, emit_template_kernel
-from pytorchsim.templates.base import FusedNodes, FusionPlan, Refusal, TemplateBuffer, decline, declined
+from pytorchsim.scheduler.recording import fusion_refusal
+from pytorchsim.templates.base import FusedNodes, FusionPlan, Refusal, TemplateBuffer, decline, declined, why_no_fuse
 
 __all__ = ["MLIRScheduling"]
 
@@ -46,11 +47,13 @@ class MLIRScheduling(BaseScheduling):
         """`node2` reads `node1`; the generic dependency check has passed."""
         if node1.is_template() or node2.is_template():
             return self._plan(node1, node2) is not None
-        return _share_rows(node1, node2)
+        return _share_rows(node1, node2) and _share_axes(node1, node2)
 
     def can_fuse_horizontal(self, node1: BaseSchedulerNode, node2: BaseSchedulerNode) -> bool:
         """Independent nodes over one space of rows share their loads; a template shares with nobody."""
-        return not (node1.is_template() or node2.is_template()) and _share_rows(node1, node2)
+        if node1.is_template() or node2.is_template():
+            return False
+        return _share_rows(node1, node2) and _share_axes(node1, node2)
 
     def can_fuse_multi_outputs_template(self, node1: BaseSchedulerNode, node2: BaseSchedulerNode) -> bool:
         """Asked about every node beside a template (`node1`), before Inductor's own rules for templates, which refuse
@@ -176,3 +179,12 @@ def _directly_behind(template: BaseSchedulerNode, node: BaseSchedulerNode) -> bo
         if made & producer.ancestors:
             return False
     return True
+
+
+def _share_axes(node1: BaseSchedulerNode, node2: BaseSchedulerNode) -> bool:
+    """Whether the indices of both fit into one kernel."""
+    groups = [[m for m in node.get_nodes() if isinstance(m, SchedulerNode)] for node in (node1, node2)]
+    reason = fusion_refusal(groups[0], groups[1])
+    if reason:
+        why_no_fuse.debug("%s and %s: %s", node1.get_name(), node2.get_name(), reason)
+    return not reason

@@ -16,8 +16,9 @@ from mlir.dialects import arith, scf, vector
 from pytorchsim.mlir import builders
 from pytorchsim.target.dtypes import I32, Dtype
 from pytorchsim.templates.fold import fold_lanes, fold_vector
+from pytorchsim.templates.gathers import IndexTileKey
 from pytorchsim.templates.loop_program import Access, LoopProgram
-from pytorchsim.templates.positions import Positions
+from pytorchsim.templates.positions import INDEX_EMITTERS, Positions
 from pytorchsim.templates.reductions import REDUCTIONS, Partial
 from pytorchsim.templates.stages import Stage
 from pytorchsim.templates.tile import Tile
@@ -42,12 +43,13 @@ class Accumulator:
     part: int
 
 
-BufferKey = Access | StoreBuffer | Accumulator
+BufferKey = Access | StoreBuffer | Accumulator | IndexTileKey
 
 
 @dataclass
 class Block:
-    """Where the buffers are (`pointers`), the scalar `origins` of streamed axes, and the row-level `values` so far."""
+    """Where the buffers are (`pointers`), the scalar `origins` of axes that several tiles share, and the row-level
+    `values` so far."""
 
     program: LoopProgram
     tile: Tile
@@ -62,8 +64,18 @@ class Block:
         base = arith.muli(block, builders.index_constant(self.tile.block_stride))
         return arith.addi(base, arith.muli(step, builders.index_constant(self.tile.walk_stride)))
 
-    def compute(self, numbers: Sequence[int], address: ir.Value, values: dict[int, ir.Value]) -> None:
-        """Operations `numbers` on the vector at `address`, into `values`."""
+    def positions(self, block: ir.Value, step: ir.Value | None = None) -> Positions:
+        """Where block `block` stands, at step `step` of its walk."""
+        return Positions(self.program.sizes, self.tile, self.origins, block, step)
+
+    def compute(
+        self,
+        numbers: Sequence[int],
+        address: ir.Value,
+        values: dict[int, ir.Value],
+        positions: Positions | None = None,
+    ) -> None:
+        """Operations `numbers` on the vector at `address`, which stands at `positions`, into `values`."""
         elements = self.tile.vector_elements
         for number in numbers:
             operation = self.program.operations[number]
@@ -73,19 +85,29 @@ class Block:
                 loaded = vector.load(kind, self.pointers[operation.access], [address])
                 values[number] = from_memory(loaded, memory, elements)
                 continue
+            if operation.position is not None:
+                if positions is None:
+                    raise ValueError("a program with positions where none are known")
+                values[number] = positions.of(operation.position, operation.dtype)
+                continue
             operands = Operands(
                 operation,
                 tuple(values[operand] for operand in operation.operands),
                 tuple(self.program.operations[operand].dtype for operand in operation.operands),
                 elements,
             )
-            values[number] = EMITTERS[operation.name](operands)
+            values[number] = (INDEX_EMITTERS.get(operation.name) or EMITTERS[operation.name])(operands)
 
     def store(self, numbers: Sequence[int], address: ir.Value, values: dict[int, ir.Value]) -> None:
         for number in numbers:
             stored = self.program.stores[number]
             value = to_memory(values[stored.value], stored.access.dtype, self.tile.vector_elements)
             vector.store(value, self.pointers[StoreBuffer(number)], [address])
+
+    def store_indices(self, keys: Sequence[IndexTileKey], address: ir.Value, values: dict[int, ir.Value]) -> None:
+        """Values of operations as entries of index tiles."""
+        for key in keys:
+            vector.store(values[key.value], self.pointers[key], [address])
 
     def start(self, reduction: int) -> Partial:
         kind = REDUCTIONS[self.program.operations[reduction].reduction or ""]
@@ -130,7 +152,7 @@ class Block:
     def walk(self, stage: Stage, block: ir.Value, start: dict[int, Partial]) -> dict[int, Partial]:
         """One pass over the reduced axes of `block`: the stage's reductions folded into `start`, its stores done."""
         count = self._walk_steps()
-        dynamic = self.tile.rows_inner and bool(self.origins)
+        dynamic = self.tile.rows_inner and any(axis in self.tile.reduced_axes for axis in self.origins)
         unroll = self.tile.unroll if stage.reductions and self.tile.walk_count >= self.tile.unroll else 1
         widths = {reduction: len(partial) for reduction, partial in start.items()}
         flat = [value for partial in start.values() for value in partial]
@@ -151,7 +173,7 @@ class Block:
         """Steps of a walk; fewer where rows are walked along axes and the streamed one ends inside the tile."""
         steps = builders.index_constant(self.tile.walk_count)
         for axis, origin in self.origins.items():
-            if not self.tile.rows_inner:
+            if not self.tile.rows_inner or axis in self.tile.row_axes:
                 continue
             extent, size = self.program.sizes[axis], self.tile.sizes[axis]
             left = arith.minui(arith.subi(builders.index_constant(extent), origin), builders.index_constant(size))
@@ -182,9 +204,9 @@ class Block:
     def _step(self, stage: Stage, block: ir.Value, at: ir.Value, partials: dict[int, Partial]) -> dict[int, Partial]:
         address = self.walk_address(block, at)
         values = dict(self.values)
-        self.compute(stage.walk_operations, address, values)
+        positions = self.positions(block, at)
+        self.compute(stage.walk_operations, address, values, positions)
         self.store(stage.walk_stores, address, values)
-        positions = Positions(self.program.sizes, self.tile, self.origins, at)
         exists = positions.exists() if stage.reductions else None
         folded = {}
         for reduction, partial in partials.items():

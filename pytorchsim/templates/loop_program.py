@@ -8,12 +8,24 @@ is the same for every point of the row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
-from pytorchsim.target.dtypes import Dtype
+from pytorchsim.target.descriptor import TransferOp
+from pytorchsim.target.dtypes import I32, I64, Dtype
 
-__all__ = ["Access", "AffineIndex", "LoopProgram", "Operation", "Store", "merge_axes"]
+__all__ = [
+    "Access",
+    "AffineIndex",
+    "Gather",
+    "Guard",
+    "LoopProgram",
+    "Operation",
+    "Store",
+    "direct_load",
+    "needed_operations",
+]
 
 
 @dataclass(frozen=True)
@@ -25,18 +37,42 @@ class AffineIndex:
 
 
 @dataclass(frozen=True)
+class Guard:
+    """An element is touched only where `0 <= position < extent`, `position` an affine function of the axes."""
+
+    position: AffineIndex
+    extent: int
+
+
+@dataclass(frozen=True)
+class Gather:
+    """Adds `stride` times the value of operation `value` to the element. The value must be in `0 .. extent - 1`, with
+    `wrap` (negative ones count from the end) in `-extent .. extent - 1`; any other is a fault of the machine."""
+
+    value: int
+    stride: int
+    extent: int
+    wrap: bool = False
+
+
+@dataclass(frozen=True)
 class Access:
-    """One buffer touched at an affine index. `dtype` is the type in memory, not the one computed in."""
+    """One buffer touched at an affine index plus gathered terms. `dtype` is the type in memory, not the one computed
+    in. Where a guard does not hold, a load gives the bit pattern `fill` and a store does nothing."""
 
     buffer: str
     dtype: Dtype
     index: AffineIndex
+    guards: tuple[Guard, ...] = ()
+    gathers: tuple[Gather, ...] = ()
+    fill: int = 0
 
 
 @dataclass(frozen=True)
 class Operation:
     """One value. `access` is set for `load`, `constant` for `constant`, `reduction` (sum, max ...) for `reduce`,
-    which folds its operand over the reduced axes. `dtype` is the type computed in."""
+    which folds its operand over the reduced axes, `position` for `position`, whose value is an affine function of the
+    axes. `dtype` is the type computed in."""
 
     name: str
     operands: tuple[int, ...]
@@ -44,14 +80,17 @@ class Operation:
     access: Access | None = None
     constant: float | int | bool | None = None
     reduction: str | None = None
+    position: AffineIndex | None = None
 
 
 @dataclass(frozen=True)
 class Store:
-    """The value `value` goes to `access`, converted to the type in memory."""
+    """The value `value` goes to `access`, converted to the type in memory, by `op` (plain, or combined with what is
+    there, in index order)."""
 
     access: Access
     value: int
+    op: TransferOp = TransferOp.STORE
 
 
 @dataclass(frozen=True)
@@ -69,9 +108,28 @@ class LoopProgram:
         """Axes that are not reduced: the first ones."""
         return len(self.sizes) - self.reduced
 
+    @cached_property
+    def row_values(self) -> tuple[bool, ...]:
+        """For each operation: whether its value is row-level."""
+        known: list[bool] = []
+        for operation in self.operations:
+            if operation.access is not None:
+                known.append(self._one_per_row(operation.access, known))
+            elif operation.position is not None:
+                known.append(not any(operation.position.strides[self.row_rank :]))
+            else:
+                known.append(operation.reduction is not None or all(known[number] for number in operation.operands))
+        return tuple(known)
+
     def is_row_level(self, access: Access) -> bool:
         """Whether `access` touches one element per row."""
-        return not any(access.index.strides[self.row_rank :])
+        return self._one_per_row(access, self.row_values)
+
+    def _one_per_row(self, access: Access, row_values: list[bool] | tuple[bool, ...]) -> bool:
+        indices = (access.index, *(guard.position for guard in access.guards))
+        return not any(any(index.strides[self.row_rank :]) for index in indices) and all(
+            row_values[gather.value] for gather in access.gathers
+        )
 
     @property
     def loads(self) -> tuple[Access, ...]:
@@ -82,6 +140,26 @@ class LoopProgram:
         """Every access: loads, then stores."""
         yield from self.loads
         yield from (store.access for store in self.stores)
+
+    @cached_property
+    def positions_used(self) -> tuple[int, ...]:
+        """The axes whose position some operation needs, in order."""
+        return tuple(
+            axis
+            for axis in range(len(self.sizes))
+            if any(op.position is not None and op.position.strides[axis] for op in self.operations)
+        )
+
+    @cached_property
+    def computes_indices(self) -> bool:
+        """Whether some access gathers by a value that is not loaded as it is."""
+        gathered = {gather.value for access in self.accesses() for gather in access.gathers}
+        return any(direct_load(self, value) is None for value in gathered)
+
+    @property
+    def scatters(self) -> bool:
+        """Whether some store goes where values say."""
+        return any(store.access.gathers for store in self.stores)
 
     def max_live(self) -> int:
         """The most values that are live at once when operations run in order: register pressure of one vector step."""
@@ -99,59 +177,48 @@ class LoopProgram:
             most = max(most, live)
         return most
 
+    def map_indices(self, change: Callable[[AffineIndex], AffineIndex]) -> LoopProgram:
+        """The same program with `change` applied to every affine function of the axes; sizes stay."""
 
-def merge_axes(program: LoopProgram) -> LoopProgram:
-    """The same program over fewer axes: size-1 axes go, neighbours merge where every access walks them as one.
+        def changed(access: Access) -> Access:
+            guards = tuple(replace(guard, position=change(guard.position)) for guard in access.guards)
+            return replace(access, index=change(access.index), guards=guards)
 
-    A row axis never merges with a reduced one. Each of the two groups keeps at least one axis (of size 1) if it has
-    any, the row group always.
-    """
-    groups = [range(program.row_rank), range(program.row_rank, len(program.sizes))]
-    if not program.row_rank:
-        program = _with_row_axis(program)
-        groups = [range(1), range(1, len(program.sizes))]
-    alone = {group[0] for group in groups if group and all(program.sizes[axis] == 1 for axis in group)}
-    kept: list[int] = []
-    sizes: list[int] = []
-    strides: dict[Access, list[int]] = {access: [] for access in program.accesses()}
-    for axis, size in enumerate(program.sizes):
-        if size == 1 and axis not in alone:
-            continue
-        same_group = bool(kept) and (kept[-1] < program.row_rank) == (axis < program.row_rank)
-        mergeable = same_group and all(
-            walked[-1] == access.index.strides[axis] * size for access, walked in strides.items()
+        operations = tuple(
+            replace(
+                op,
+                access=None if op.access is None else changed(op.access),
+                position=None if op.position is None else change(op.position),
+            )
+            for op in self.operations
         )
-        if mergeable:
-            sizes[-1] *= size
-        else:
-            kept.append(axis)
-            sizes.append(size)
-        for access, walked in strides.items():
-            if mergeable:
-                walked[-1] = access.index.strides[axis]
-            else:
-                walked.append(access.index.strides[axis])
-    mapping = {
-        access: replace(access, index=AffineIndex(tuple(walked), access.index.offset))
-        for access, walked in strides.items()
-    }
-    return LoopProgram(
-        tuple(sizes),
-        tuple(replace(op, access=mapping[op.access]) if op.access is not None else op for op in program.operations),
-        tuple(replace(store, access=mapping[store.access]) for store in program.stores),
-        sum(1 for axis in kept if axis >= program.row_rank),
-    )
+        stores = tuple(replace(store, access=changed(store.access)) for store in self.stores)
+        return replace(self, operations=operations, stores=stores)
+
+    def indices(self) -> Iterator[AffineIndex]:
+        """Every affine function of the axes."""
+        for access in self.accesses():
+            yield access.index
+            yield from (guard.position for guard in access.guards)
+        yield from (op.position for op in self.operations if op.position is not None)
 
 
-def _with_row_axis(program: LoopProgram) -> LoopProgram:
-    """The same program with an axis of size 1 in front."""
+def needed_operations(program: LoopProgram, values: Iterable[int]) -> tuple[int, ...]:
+    """`values` and what computes them, in program order. What a load gathers by is not computed for it again."""
+    needed: set[int] = set()
+    pending = list(values)
+    while pending:
+        number = pending.pop()
+        if number not in needed:
+            needed.add(number)
+            pending.extend(program.operations[number].operands)
+    return tuple(sorted(needed))
 
-    def widen(access: Access) -> Access:
-        return replace(access, index=AffineIndex((0, *access.index.strides), access.index.offset))
 
-    return LoopProgram(
-        (1, *program.sizes),
-        tuple(replace(op, access=widen(op.access)) if op.access is not None else op for op in program.operations),
-        tuple(replace(store, access=widen(store.access)) for store in program.stores),
-        program.reduced,
-    )
+def direct_load(program: LoopProgram, value: int) -> Access | None:
+    """The access behind operation `value` if the machine can gather by what lies in memory."""
+    operation = program.operations[value]
+    access = operation.access
+    if access is None or access.gathers or access.dtype not in (I32, I64) or operation.dtype != access.dtype:
+        return None
+    return access

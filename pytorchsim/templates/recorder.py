@@ -19,10 +19,14 @@ from torch._inductor.scheduler import SchedulerNode
 from torch._inductor.virtualized import V
 
 from pytorchsim.errors import UnsupportedError
+from pytorchsim.target.descriptor import TransferOp
 from pytorchsim.target.dtypes import Kind
 from pytorchsim.templates.decompositions import DECOMPOSED, OPERANDS_AS_GIVEN
-from pytorchsim.templates.index_analysis import affine_index
-from pytorchsim.templates.loop_program import Access, AffineIndex, LoopProgram, Operation, Store
+from pytorchsim.templates.index_emitter import RecordedValue
+from pytorchsim.templates.index_recorder import IndexRecorder
+from pytorchsim.templates.index_terms import IndexSum
+from pytorchsim.templates.iteration_space import IterationSpace
+from pytorchsim.templates.loop_program import Access, Gather, LoopProgram, Operation, Store
 from pytorchsim.templates.recorded_types import (
     computed_type,
     is_narrow,
@@ -41,24 +45,46 @@ _INTEGERS = {8: torch.int8, 16: torch.int16}
 """The types that hold the bits of narrow floats, by width."""
 
 
-class RecordedValue:
-    """What an operation returns to the loop body: the number of its operation and its torch dtype."""
-
-    def __init__(self, number: int, dtype: torch.dtype) -> None:
-        self.number, self.dtype = number, dtype
+_STORE_MODES: dict[str | None, TransferOp] = {
+    None: TransferOp.STORE,
+    "atomic_add": TransferOp.STORE_ADD,
+    "atomic_min": TransferOp.STORE_MIN,
+    "atomic_max": TransferOp.STORE_MAX,
+}
+"""Inductor's modes of a store, and two of our lowerings."""
 
 
 class LoopRecorder(DefaultHandler):
     """An Inductor ops handler that writes down what it is asked to do."""
 
     def __init__(self, variables: Sequence[sympy.Symbol], sizes: Sequence[int], reduced: int = 0) -> None:
-        """Bodies are replayed with `variables`, of extents `sizes`, the last `reduced` of them reduced."""
-        self._variables, self._sizes, self._reduced = tuple(variables), tuple(sizes), reduced
+        """Bodies are replayed with `variables`, of extents `sizes`, the last `reduced` of them reduced.
+
+        Refused is all that goes beyond affine accesses; `over` makes a recorder without that limit.
+        """
+        self._begin(IterationSpace(variables, sizes, reduced), affine_only=True)
+
+    @classmethod
+    def over(cls, space: IterationSpace) -> LoopRecorder:
+        """A recorder of everything that the loop kernel can do. Where it `must_split`, the bodies have to be recorded
+        again by a new one over the same space, which has more axes by then."""
+        recorder = cls.__new__(cls)
+        recorder._begin(space, affine_only=False)
+        return recorder
+
+    def _begin(self, space: IterationSpace, *, affine_only: bool) -> None:
+        self._sizes, self._reduced = space.sizes, space.reduced
+        self._indices = IndexRecorder(self, space, affine_only=affine_only)
         self._operations: list[Operation] = []
         self._known: dict[tuple[Operation, str], int] = {}
         self._stores: list[Store] = []
-        self._stored: dict[str, RecordedValue] = {}
+        self._stored: dict[str, tuple[IndexSum, RecordedValue | None]] = {}
         self._node: SchedulerNode | None = None
+
+    @property
+    def must_split(self) -> bool:
+        """Whether what was recorded asked for more axes: no program can be made of it."""
+        return self._indices.must_split
 
     def replay(self, node: SchedulerNode, rows: Sequence[sympy.Expr], reduced: Sequence[sympy.Expr]) -> None:
         """Record the body of `node` with these expressions for its loop variables. Pure: the node stays as it is."""
@@ -68,39 +94,77 @@ class LoopRecorder(DefaultHandler):
 
     def program(self, removed_buffers: frozenset[str] = frozenset()) -> LoopProgram:
         """What was recorded, without stores to `removed_buffers` and without what then has no user."""
+        self._indices.check()
         stores = [store for store in self._stores if store.access.buffer not in removed_buffers]
-        needed = {store.value for store in stores}
+        needed = {number for store in stores for number in (store.value, *_gathered(store.access.gathers))}
         for number in reversed(range(len(self._operations))):
             if number in needed:
-                needed.update(self._operations[number].operands)
+                needed.update(_used_by(self._operations[number]))
         renumber = {old: new for new, old in enumerate(sorted(needed))}
+
+        def renumbered(access: Access) -> Access:
+            gathers = tuple(replace(gather, value=renumber[gather.value]) for gather in access.gathers)
+            return replace(access, gathers=gathers)
+
         operations = []
         for old in sorted(needed):
             op = self._operations[old]
-            operations.append(replace(op, operands=tuple(renumber[n] for n in op.operands)))
-        kept_stores = tuple(Store(store.access, renumber[store.value]) for store in stores)
-        return LoopProgram(self._sizes, tuple(operations), kept_stores, self._reduced)
+            access = None if op.access is None else renumbered(op.access)
+            operations.append(replace(op, operands=tuple(renumber[n] for n in op.operands), access=access))
+        kept = tuple(replace(store, access=renumbered(store.access), value=renumber[store.value]) for store in stores)
+        return LoopProgram(self._sizes, tuple(operations), kept, self._reduced)
 
     def load(self, name: str, index: sympy.Expr) -> RecordedValue:
         """One element of a buffer, or the value that this kernel has stored there."""
+        total = self._indices.sum(index)
         if name in self._stored:
-            return self._stored[name]
+            stored_at, value = self._stored[name]
+            if value is None or (stored_at != total and not self.must_split):
+                raise UnsupportedError(f"{name} is read at {index} in the kernel that stores it elsewhere")
+            return value
         dtype = V.graph.get_dtype(name)
-        access = Access(name, machine_dtype(dtype), self._index(index))
+        access, mask = self._indices.load(name, dtype, total)
         computed = computed_type(dtype)
-        return self._append(Operation("load", (), machine_dtype(computed), access=access), computed)
+        value = self.append(Operation("load", (), machine_dtype(computed), access=access), computed)
+        self._indices.filled_by(value.number, mask)
+        return value
 
     def store(self, name: str, index: sympy.Expr, value: RecordedValue, mode: str | None = None) -> None:
         """One element to a buffer."""
-        if mode is not None:
-            raise UnsupportedError(f"store with mode {mode!r} to {name}; only plain stores are supported")
+        if mode not in _STORE_MODES:
+            known = ", ".join(map(str, _STORE_MODES))
+            raise UnsupportedError(f"store with mode {mode!r} to {name}; supported: {known}")
+        total = self._indices.sum(index)
         dtype = V.graph.get_dtype(name)
         value = self.to_dtype(value, dtype)
-        access = Access(name, machine_dtype(dtype), self._index(index))
-        self._stores.append(Store(access, value.number))
+        access, op = self._indices.store(name, dtype, total), _STORE_MODES[mode]
+        if op is not TransferOp.STORE and self._indices.affine_only:
+            raise UnsupportedError(f"store with mode {mode!r} to {name}")
+        self._stores.append(Store(access, value.number, op))
         mutated = self._node.get_output(name).get_mutations() if self._node is not None else ()
+        forwarded = value if op is TransferOp.STORE and not access.gathers else None
         for stored in (name, *mutated):
-            self._stored[stored] = value
+            self._stored[stored] = total, forwarded
+
+    def index_expr(self, index: sympy.Expr, dtype: torch.dtype) -> RecordedValue:
+        """The value of an index expression."""
+        return self.to_dtype(self._indices.expression(index, dtype), dtype)
+
+    def value_expr(self, expr: sympy.Expr, dtype: torch.dtype) -> RecordedValue:
+        """The value of an index expression."""
+        return self.index_expr(expr, dtype)
+
+    def indirect_indexing(self, index: RecordedValue, size: Any, check: bool = True, wrap_neg: bool = True) -> Any:
+        """A symbol for `index` in later index expressions. What is out of range faults, checked or not."""
+        return self._indices.indirect(index, size, wrap=wrap_neg)
+
+    def check_bounds(self, index: sympy.Expr, size: Any, lower: bool, upper: bool) -> None:
+        """An index expression must stay in its bounds."""
+        self._indices.check_bounds(index, size, lower=lower, upper=upper)
+
+    def masked(self, mask: RecordedValue, body: Any, other: Any) -> RecordedValue:
+        """`body()` where `mask` holds, else `other`."""
+        return self._indices.masked(mask, body, other)
 
     def reduction(
         self, dtype: torch.dtype, src_dtype: torch.dtype, reduction_type: str, value: RecordedValue
@@ -117,11 +181,7 @@ class LoopRecorder(DefaultHandler):
         elif not REDUCTIONS[reduction_type].with_position:
             value = self.convert(value, computed)
         operation = Operation("reduce", (value.number,), machine_dtype(computed), reduction=reduction_type)
-        return self._append(operation, computed)
-
-    def _index(self, index: sympy.Expr) -> AffineIndex:
-        ranges = dict(zip(self._variables, map(sympy.Integer, self._sizes), strict=True))
-        return affine_index(V.graph.sizevars.simplify_with_ranges(index, ranges), self._variables)
+        return self.append(operation, computed)
 
     def store_reduction(self, name: str, index: sympy.Expr, value: RecordedValue) -> None:
         """One result per row to a buffer."""
@@ -144,7 +204,9 @@ class LoopRecorder(DefaultHandler):
         computed = computed_type(dtype)
         kind = machine_dtype(computed)
         literal = bool(value) if kind.kind is Kind.BOOL else float(value) if kind.kind is Kind.FLOAT else int(value)
-        return self._append(Operation("constant", (), kind, constant=literal), computed)
+        result = self.append(Operation("constant", (), kind, constant=literal), computed)
+        self._indices.constant_noted(value, result)
+        return result
 
     def to_dtype(
         self, x: RecordedValue, dtype: torch.dtype, src_dtype: torch.dtype | None = None, use_compute_types: bool = True
@@ -157,7 +219,7 @@ class LoopRecorder(DefaultHandler):
         rounding = f"round_to_{memory.name}"
         if made_by.name == rounding or (made_by.access is not None and made_by.access.dtype == memory):
             return value
-        return self._append(Operation(rounding, (value.number,), made_by.dtype), value.dtype)
+        return self.append(Operation(rounding, (value.number,), made_by.dtype), value.dtype)
 
     def convert(self, x: RecordedValue, computed: torch.dtype) -> RecordedValue:
         """Conversion to a type computed in; nothing where it is the same."""
@@ -165,26 +227,26 @@ class LoopRecorder(DefaultHandler):
             return x
         if computed == torch.uint32 and x.dtype.is_floating_point:
             x = self.convert(x, torch.int64)  # wraps negative values as eager does
-        return self._append(Operation("to_dtype", (x.number,), machine_dtype(computed)), computed)
+        return self.append(Operation("to_dtype", (x.number,), machine_dtype(computed)), computed)
 
     def to_dtype_bitcast(self, x: RecordedValue, dtype: torch.dtype, src_dtype: torch.dtype) -> RecordedValue:
         """The bits of a `src_dtype` in memory read as `dtype`, of the same width."""
         if is_narrow(src_dtype):
             memory = machine_dtype(src_dtype)
             bits = _INTEGERS[memory.bits]
-            x = self._append(Operation(f"to_bits_{memory.name}", (x.number,), machine_dtype(bits)), bits)
+            x = self.append(Operation(f"to_bits_{memory.name}", (x.number,), machine_dtype(bits)), bits)
         if is_narrow(dtype):
             memory = machine_dtype(dtype)
             x = self.bitcast(x, _INTEGERS[memory.bits])
             operation = Operation(f"from_bits_{memory.name}", (x.number,), machine_dtype(torch.float32))
-            return self._append(operation, torch.float32)
+            return self.append(operation, torch.float32)
         return self.bitcast(x, dtype)
 
     def bitcast(self, x: RecordedValue, computed: torch.dtype) -> RecordedValue:
         """The same bits as another type of the same width; a bool's are 0 and 1."""
         if torch.bool in (x.dtype, computed):
             return self.convert(x, computed)
-        return self._append(Operation("to_dtype_bitcast", (x.number,), machine_dtype(computed)), computed)
+        return self.append(Operation("to_dtype_bitcast", (x.number,), machine_dtype(computed)), computed)
 
     def record(self, name: str, *operands: Any) -> Any:
         """Operation `name` on recorded values and Python numbers: what the handler's method of that name does."""
@@ -201,7 +263,9 @@ class LoopRecorder(DefaultHandler):
             self._operand(arg, wanted).number
             for arg, wanted in zip(args, operand_types(name, args, dtype), strict=True)
         )
-        return self._append(Operation(name, operands, machine_dtype(dtype)), dtype)
+        value = self.append(Operation(name, operands, machine_dtype(dtype)), dtype)
+        self._indices.note(name, args, value)
+        return value
 
     def _decompose(self, name: str, args: tuple[Any, ...]) -> Any:
         if name == "nextafter" and any(self._is_narrow(arg) for arg in args):
@@ -225,10 +289,20 @@ class LoopRecorder(DefaultHandler):
         loaded = made_by.access is not None and made_by.access.dtype in NARROW_FLOATS
         return loaded or made_by.name.startswith("round_to_")
 
-    def _append(self, operation: Operation, dtype: torch.dtype) -> RecordedValue:
+    def append(self, operation: Operation, dtype: torch.dtype) -> RecordedValue:
+        """The value of an operation; of an equal one that is there already, if there is one."""
         key = (operation, repr(operation.constant))  # by text: 0.0 == -0.0, but they are two constants
         number = self._known.get(key)
         if number is None:
             number = self._known[key] = len(self._operations)
             self._operations.append(operation)
         return RecordedValue(number, dtype)
+
+
+def _gathered(gathers: Sequence[Gather]) -> tuple[int, ...]:
+    return tuple(gather.value for gather in gathers)
+
+
+def _used_by(operation: Operation) -> tuple[int, ...]:
+    """The operations that `operation` needs, for its value or to know where to load."""
+    return (*operation.operands, *(_gathered(operation.access.gathers) if operation.access is not None else ()))

@@ -3,14 +3,14 @@
 Stage s first computes the row-level values that the reductions of earlier stages allow, then walks the reduced axes
 once, folding its own reductions and storing what it can. Softmax has three stages (maximum, sum, quotient), a program
 without reductions has one and no walk. A value of a walk that a later stage needs is computed again there: registers
-do not outlive a walk.
+do not outlive a walk. What only serves as an index of a gather is not in any stage: `gathers.py` plans it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytorchsim.templates.loop_program import LoopProgram
+from pytorchsim.templates.loop_program import LoopProgram, needed_operations
 
 __all__ = ["Stage", "plan_stages"]
 
@@ -37,18 +37,14 @@ class Stage:
 
 def plan_stages(program: LoopProgram) -> tuple[Stage, ...]:
     """The stages of `program`, at least one."""
-    is_row: list[bool] = []
+    is_row = program.row_values
     stage: list[int] = []
     for op in program.operations:
         if op.reduction is not None:
-            is_row.append(True)
             stage.append(stage[op.operands[0]] + 1)
-            continue
-        if op.access is not None:
-            is_row.append(program.is_row_level(op.access))
         else:
-            is_row.append(all(is_row[number] for number in op.operands))
-        stage.append(max((stage[number] for number in op.operands), default=0))
+            stage.append(max((stage[number] for number in op.operands), default=0))
+    used = set(needed_operations(program, [store.value for store in program.stores]))
 
     stores = {number: stage[store.value] for number, store in enumerate(program.stores)}
     row_stores = {number for number, store in enumerate(program.stores) if program.is_row_level(store.access)}
@@ -64,7 +60,7 @@ def plan_stages(program: LoopProgram) -> tuple[Stage, ...]:
                 row_operations=tuple(
                     n
                     for n, op in enumerate(program.operations)
-                    if is_row[n] and not op.reduction and stage[n] == current
+                    if n in used and is_row[n] and not op.reduction and stage[n] == current
                 ),
                 row_stores=tuple(sorted(n for n in row_stores if stores[n] == current)),
                 walk_operations=_closure(program, wanted, is_row),
@@ -75,7 +71,7 @@ def plan_stages(program: LoopProgram) -> tuple[Stage, ...]:
     return tuple(stages)
 
 
-def _closure(program: LoopProgram, wanted: list[int], is_row: list[bool]) -> tuple[int, ...]:
+def _closure(program: LoopProgram, wanted: list[int], is_row: tuple[bool, ...]) -> tuple[int, ...]:
     """What a walk has to compute for `wanted`: everything they use that is not row-level."""
     needed: set[int] = set()
     pending = [number for number in wanted if not is_row[number]]

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from math import prod
 
 from pytorchsim.config.model import NpuConfig
-from pytorchsim.templates.loop_program import Access, LoopProgram
+from pytorchsim.templates.gathers import IndexForm, IndexTileKey, TransferPlan, direct_axes, plan_transfers
+from pytorchsim.templates.loop_program import Access, LoopProgram, direct_load
+from pytorchsim.templates.stages import Stage, plan_stages
 
 __all__ = ["BUFFER_COPIES", "Footprint", "Tile", "footprint"]
 
@@ -125,6 +127,18 @@ class Tile:
             return self.inner_stride(axis)
         return self.inner_stride(axis) * (self.vector_elements if row_level else self.pitch)
 
+    def plan(self, program: LoopProgram, stages: tuple[Stage, ...] | None = None) -> TransferPlan:
+        """What tiles of this shape load when."""
+        streams = self.streams(program.sizes)
+        return plan_transfers(program, stages or plan_stages(program), rows_inner=self.rows_inner, streams=streams)
+
+    def index_tile_elements(self, program: LoopProgram, key: IndexTileKey) -> int:
+        """Entries per lane of one copy of an index tile."""
+        if key.form is not IndexForm.DIRECT:
+            return self.elements(row_level=key.form is IndexForm.ROW)
+        access = direct_load(program, key.value)
+        return prod(self.in_lane(axis) for axis in direct_axes(access)) if access is not None else 0
+
     def describe(self) -> dict[str, int]:
         """The tile as a flat record for reports."""
         sizes = {f"axis{axis}": size for axis, size in enumerate(self.sizes)}
@@ -156,14 +170,20 @@ class Footprint:
         return copies | self.accumulators | {"stack": self.stack_bytes}
 
 
-def footprint(program: LoopProgram, tile: Tile, config: NpuConfig) -> Footprint:
-    """Bytes per lane: a buffer for each distinct load and each store, an accumulator for each reduction that outlives
-    a tile."""
+def footprint(
+    program: LoopProgram, tile: Tile, config: NpuConfig, stages: tuple[Stage, ...] | None = None
+) -> Footprint:
+    """Bytes per lane: a buffer for each distinct load, index tile and store, an accumulator for each reduction that
+    outlives a tile."""
 
     def size(access: Access) -> int:
         return _aligned(tile.elements(row_level=program.is_row_level(access)) * access.dtype.bytes)
 
-    shares = {f"in{number}:{access.buffer}": size(access) for number, access in enumerate(program.loads)}
+    plan = tile.plan(program, stages)
+    shares = {f"in{number}:{access.buffer}": size(access) for number, access in enumerate(plan.loads)}
+    for number, key in enumerate(plan.index_tiles):
+        entries = tile.index_tile_elements(program, key)
+        shares[f"index{number}"] = _aligned(entries * program.operations[key.value].dtype.bytes)
     shares |= {f"out{number}:{store.access.buffer}": size(store.access) for number, store in enumerate(program.stores)}
     held = {
         f"acc{number}": _aligned(tile.elements(row_level=True) * op.dtype.bytes)

@@ -3,7 +3,8 @@
 In: a program, its stages and a tile. Out: tile functions in a `KernelBuilder`, each with the list of buffers it
 takes. A tile that holds whole rows has one function, `body`. Streamed rows have, for each stage, `init` (accumulators
 to the identity), `update` (one tile's walk), `finish` (fold across the vector and the lanes) and `rows` (row-level
-stores); what outlives a function lies in accumulator buffers.
+stores); what outlives a function lies in accumulator buffers. Index tiles that are computed have functions of their
+own, which run before the transfers that use them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from pytorchsim.mlir import builders
 from pytorchsim.mlir.builders import KernelBuilder, TileFunction
 from pytorchsim.target.dtypes import Dtype
 from pytorchsim.templates.block import Accumulator, Block, BufferKey, StoreBuffer, accumulators, partial_dtypes
-from pytorchsim.templates.loop_program import LoopProgram
+from pytorchsim.templates.gathers import IndexForm, IndexTileKey
+from pytorchsim.templates.loop_program import LoopProgram, needed_operations
 from pytorchsim.templates.stages import Stage
 from pytorchsim.templates.tile import Tile
 
@@ -63,18 +65,44 @@ class TileFunctions:
         def emit(block: Block, number: ir.Value) -> None:
             row = block.row_address(number)
             for stage in self.stages:
-                block.compute(stage.row_operations, row, block.values)
+                block.compute(stage.row_operations, row, block.values, block.positions(number))
                 block.store(stage.row_stores, row, block.values)
                 if stage.walks:
                     start = {reduction: block.start(reduction) for reduction in stage.reductions}
                     for reduction, partial in block.walk(stage, number, start).items():
                         block.values[reduction] = block.result(reduction, block.fold(reduction, partial, self.lanes))
 
+        computed = [n for stage in self.stages for n in (*stage.row_operations, *stage.walk_operations)]
         buffers: list[BufferKey] = [
-            *self.program.loads,
+            *self._loads(sorted(set(computed))),
             *(StoreBuffer(number) for number in range(len(self.program.stores))),
         ]
-        return self._function("body", buffers, emit)
+        return self._function("body", buffers, emit, self._shared_axes(self.program.positions_used))
+
+    def index_tiles(self, name: str, keys: Sequence[IndexTileKey]) -> StagedFunction:
+        """A function that computes index tiles, block by block."""
+        operations = needed_operations(self.program, [key.value for key in keys])
+        rows = [number for number in operations if self.program.row_values[number]]
+        walked = [number for number in operations if not self.program.row_values[number]]
+        in_rows = [key for key in keys if key.form is IndexForm.ROW]
+        in_full = [key for key in keys if key.form is IndexForm.FULL]
+
+        def emit(block: Block, number: ir.Value) -> None:
+            block.values = {}
+            block.compute(rows, block.row_address(number), block.values, block.positions(number))
+            block.store_indices(in_rows, block.row_address(number), block.values)
+            if not in_full:
+                return
+            steps = scf.ForOp(*(builders.index_constant(value) for value in (0, self.tile.walk_count, 1)))
+            with ir.InsertionPoint(steps.body):
+                step = steps.induction_variable
+                values, address = dict(block.values), block.walk_address(number, step)
+                block.compute(walked, address, values, block.positions(number, step))
+                block.store_indices(in_full, address, values)
+                scf.YieldOp([])
+
+        axes = self.program.positions_used if in_full else self._row_positions()
+        return self._function(name, [*self._loads(operations), *keys], emit, self._shared_axes(axes))
 
     def streamed(self) -> tuple[StreamedStage, ...]:
         """The functions of every stage of rows that span several tiles."""
@@ -87,14 +115,15 @@ class TileFunctions:
         recalled = [*self._loads(row_operations), *accumulators(self.program, earlier)]
         own = accumulators(self.program, stage.reductions)
 
-        def recall(block: Block, row: ir.Value) -> None:
+        def recall(block: Block, at: ir.Value) -> None:
             """Row-level values again: reductions from their accumulators, then what is computed from them."""
+            row = block.row_address(at)
             for reduction in earlier:
                 block.values[reduction] = block.result(reduction, block.load_accumulator(reduction, row))
-            block.compute(sorted(row_operations), row, block.values)
+            block.compute(sorted(row_operations), row, block.values, block.positions(at))
 
         def rows(block: Block, at: ir.Value) -> None:
-            recall(block, block.row_address(at))
+            recall(block, at)
             block.store(stage.row_stores, block.row_address(at), block.values)
 
         def init(block: Block, at: ir.Value) -> None:
@@ -103,7 +132,7 @@ class TileFunctions:
 
         def update(block: Block, at: ir.Value) -> None:
             row = block.row_address(at)
-            recall(block, row)
+            recall(block, at)
             start = {reduction: block.load_accumulator(reduction, row) for reduction in stage.reductions}
             for reduction, partial in block.walk(stage, at, start).items():
                 block.store_accumulator(reduction, partial, row)
@@ -114,11 +143,12 @@ class TileFunctions:
                 folded = block.fold(reduction, block.load_accumulator(reduction, row), self.lanes)
                 block.store_accumulator(reduction, folded, row)
 
+        row_axes = self._shared_axes(self._row_positions())
         row_outputs = [StoreBuffer(store) for store in stage.row_stores]
         walk_buffers = [*self._loads(stage.walk_operations), *own, *(StoreBuffer(store) for store in stage.walk_stores)]
         folds = bool(own) and not self.tile.rows_inner
         return StreamedStage(
-            rows=self._function(f"rows{number}", [*recalled, *row_outputs], rows) if row_outputs else None,
+            rows=self._function(f"rows{number}", [*recalled, *row_outputs], rows, row_axes) if row_outputs else None,
             init=self._function(f"init{number}", own, init) if own else None,
             update=self._function(f"update{number}", [*recalled, *walk_buffers], update, self._streamed_axes())
             if stage.walks
@@ -127,8 +157,15 @@ class TileFunctions:
         )
 
     def _streamed_axes(self) -> tuple[int, ...]:
+        return self._shared_axes(sorted({*self.tile.reduced_axes, *self.program.positions_used}))
+
+    def _shared_axes(self, axes: Sequence[int]) -> tuple[int, ...]:
+        """Those of `axes` that several tiles share: their origins vary."""
         counts = self.tile.counts(self.program.sizes)
-        return tuple(axis for axis in self.tile.reduced_axes if counts[axis] > 1)
+        return tuple(axis for axis in axes if counts[axis] > 1)
+
+    def _row_positions(self) -> tuple[int, ...]:
+        return tuple(axis for axis in self.program.positions_used if axis in self.tile.row_axes)
 
     def _loads(self, numbers: Sequence[int]) -> list[BufferKey]:
         return [access for n in numbers if (access := self.program.operations[n].access) is not None]
@@ -157,5 +194,8 @@ class TileFunctions:
         """Elements and type of the buffer behind a key."""
         if isinstance(key, Accumulator):
             return self.tile.elements(row_level=True), partial_dtypes(self.program, key.operation)[key.part]
+        if isinstance(key, IndexTileKey):
+            dtype = self.program.operations[key.value].dtype
+            return self.tile.elements(row_level=key.form is IndexForm.ROW), dtype
         access = self.program.stores[key.number].access if isinstance(key, StoreBuffer) else key
         return self.tile.elements(row_level=self.program.is_row_level(access)), access.dtype

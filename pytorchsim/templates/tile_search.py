@@ -14,10 +14,12 @@ from math import prod
 
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.target.descriptor import MAX_BOUNDS, MAX_RANK
-from pytorchsim.templates.loop_program import Access, LoopProgram
+from pytorchsim.templates.gathers import direct_axes
+from pytorchsim.templates.loop_program import Access, LoopProgram, direct_load
 from pytorchsim.templates.reductions import REDUCTIONS
 from pytorchsim.templates.stages import Stage
 from pytorchsim.templates.tile import Footprint, Tile, footprint
+from pytorchsim.templates.tile_descriptors import listed_rank
 
 __all__ = ["SFU_OPERATIONS", "TileSearch", "search", "vector_registers"]
 
@@ -56,10 +58,10 @@ def search(
     smallest: tuple[int, Tile, Footprint] | None = None
     for stream in (False, True):
         for tile in _candidates(program, stages, config, max_lmul, stream=stream):
-            used = footprint(program, tile, config)
+            used = footprint(program, tile, config, tuple(stages))
             if smallest is None or used.total_bytes < smallest[0]:
                 smallest = (used.total_bytes, tile, used)
-            reason = _refusal(program, tile, used, config)
+            reason = _refusal(program, tuple(stages), tile, used, config)
             if reason:
                 rejected[reason] = rejected.get(reason, 0) + 1
                 continue
@@ -79,17 +81,22 @@ def search(
     )
 
 
-def _refusal(program: LoopProgram, tile: Tile, used: Footprint, config: NpuConfig) -> str:
+def _refusal(program: LoopProgram, stages: tuple[Stage, ...], tile: Tile, used: Footprint, config: NpuConfig) -> str:
     slice_bytes = config.core.scratchpad_bytes_per_lane
     if used.total_bytes > slice_bytes:
         return "all copies exceed the slice"
     if used.one_tile_bytes > slice_bytes // 2:
         return "one tile exceeds half the slice"
-    ragged = sum(1 for size, extent in zip(tile.sizes, program.sizes, strict=True) if extent % size)
-    if ragged > MAX_BOUNDS:
-        return f"more than {MAX_BOUNDS} axes end inside a tile"
-    if len(tile.sizes) + (1 if tile.reduced and not tile.rows_inner else 0) > MAX_RANK:
-        return f"more than {MAX_RANK} axes"
+    if tile.vector_elements < 2 or (program.computes_indices and tile.pitch != tile.inner_elements):
+        return "index tiles would not be dense"
+    plan = tile.plan(program, stages)
+    for access in (*plan.loads, *(store.access for store in program.stores)):
+        walked = [axis for axis in range(len(tile.sizes)) if axis in tile.row_axes or not program.is_row_level(access)]
+        ragged = sum(1 for axis in walked if program.sizes[axis] % tile.sizes[axis])
+        if ragged + len(access.guards) > MAX_BOUNDS:
+            return f"more than {MAX_BOUNDS} bounds"
+        if listed_rank(program, tile, access) > MAX_RANK:
+            return f"more than {MAX_RANK} axes"
     return ""
 
 
@@ -102,7 +109,8 @@ def _candidates(
     rank, rows = len(program.sizes), range(program.row_rank)
     seen: set[Tile] = set()
     for lane_axis in range(rank):
-        for run in _powers(min(limit, -(-program.sizes[lane_axis] // lanes))):
+        longest = max(-(-program.sizes[lane_axis] // lanes), 2 if program.computes_indices else 1)  # whole vectors
+        for run in _powers(min(limit, longest)):
             folds = lane_axis not in rows
             if folds and not stream and run * lanes < program.sizes[lane_axis]:
                 continue
@@ -138,6 +146,9 @@ def _with_vector(tile: Tile, program: LoopProgram, stages: Sequence[Stage], conf
     lmul, unroll = vector_registers(program, stages, max_lmul)
     full = lmul * config.core.vlen_bits // 8 // _widest_bytes(program)
     needed = 1 << (tile.inner_elements - 1).bit_length()
+    if program.computes_indices:  # index tiles are dense, so no pitch may be padded
+        dense = tile.inner_elements & -tile.inner_elements
+        return replace(tile, vector_elements=min(full, dense), unroll=unroll)
     return replace(tile, vector_elements=max(2, min(full, needed)), unroll=unroll)
 
 
@@ -169,7 +180,8 @@ def _cost_cycles(program: LoopProgram, stages: Sequence[Stage], tile: Tile, conf
     bytes_per_cycle = config.dram.bandwidth_gb_per_s * 1e3 / config.core.frequency_mhz
 
     def moved(access: Access) -> float:
-        return config.dma.issue_cycles + _dram_bytes(access, tile, config.dram.burst_bytes) * kept / bytes_per_cycle
+        moved_bytes = _dram_bytes(program, access, tile, config.dram.burst_bytes)
+        return config.dma.issue_cycles + moved_bytes * kept / bytes_per_cycle
 
     times = sum(stage.walks for stage in stages) if tile.streams(program.sizes) else 1
     transfers = times * sum(map(moved, program.loads)) + sum(moved(store.access) for store in program.stores)
@@ -200,12 +212,14 @@ def _compute_cycles(program: LoopProgram, stages: Sequence[Stage], tile: Tile, c
     return tile.blocks * (rows + tile.walk_count * walks + folds * reductions * _ROTATION_CYCLES * beats)
 
 
-def _dram_bytes(access: Access, tile: Tile, burst_bytes: int) -> int:
-    """Bytes moved for one tile, whole bursts: the block's contiguous runs, each rounded up to bursts."""
+def _dram_bytes(program: LoopProgram, access: Access, tile: Tile, burst_bytes: int) -> int:
+    """Bytes moved for one tile, whole bursts: the block's contiguous runs, each rounded up to bursts. Elements with
+    different indices are never one run."""
+    gathered = {axis for gather in access.gathers for axis in _index_axes(program, gather.value)}
     walked = sorted(
         (abs(stride), size)
-        for stride, size in zip(access.index.strides, tile.sizes, strict=True)
-        if stride and size > 1
+        for axis, (stride, size) in enumerate(zip(access.index.strides, tile.sizes, strict=True))
+        if stride and size > 1 and axis not in gathered
     )
     run, rows = 1, 1
     for stride, size in walked:
@@ -213,6 +227,13 @@ def _dram_bytes(access: Access, tile: Tile, burst_bytes: int) -> int:
             run *= size
         else:
             rows *= size
+    rows *= prod(tile.sizes[axis] for axis in gathered)
     run_bytes = run * access.dtype.bytes
     partial = 1 if rows > 1 and run_bytes % burst_bytes else 0
     return rows * (-(-run_bytes // burst_bytes) + partial) * burst_bytes
+
+
+def _index_axes(program: LoopProgram, value: int) -> tuple[int, ...]:
+    """The axes that an index varies over; all where it is computed."""
+    access = direct_load(program, value)
+    return tuple(range(len(program.sizes))) if access is None else direct_axes(access)

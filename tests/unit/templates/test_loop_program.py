@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytorchsim.target.dtypes import F32
-from pytorchsim.templates.loop_program import Access, AffineIndex, LoopProgram, Operation, Store, merge_axes
+from pytorchsim.templates.loop_program import Access, AffineIndex, LoopProgram, Operation, Store
+from pytorchsim.templates.merge_axes import merge_axes
 
 
 def _program(sizes: tuple[int, ...], strides: list[tuple[int, ...]]) -> LoopProgram:
