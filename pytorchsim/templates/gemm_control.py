@@ -8,7 +8,7 @@ the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mlir import ir
@@ -18,7 +18,7 @@ from pytorchsim.mlir import builders
 from pytorchsim.mlir.builders import Buffer, KernelBuilder, TileFunction
 from pytorchsim.target.descriptor import Axis, Bound, Descriptor, TransferOp
 from pytorchsim.target.dtypes import Dtype
-from pytorchsim.templates.array_step import array_step
+from pytorchsim.templates.array_step import add_partial, array_step
 from pytorchsim.templates.block import BufferKey, StoreBuffer
 from pytorchsim.templates.footprint import BufferNeed
 from pytorchsim.templates.gemm_problem import GemmFusion, GemmProblem, Operand, Part
@@ -108,6 +108,8 @@ class GemmControl:
             self._prologues[operand] = operand_function(
                 self._kernel, f"prologue_{operand}", program, block, masks=self._masks(operand)
             )
+        if tile.blocked:
+            self._declare("partial", "y", None, TransferOp.STORE, tile.block("y", problem))
         block = tile.block("y", problem)
         stored = Access(result, problem.result_dtype, problem.y) if result in self._slots else None
         if stored is not None and stored.dtype != problem.accumulator:
@@ -133,9 +135,17 @@ class GemmControl:
         functions = {}
         for depth, (tile, count) in depths.items():
             for name in ("start", "step") if count > 1 else ("start",):
+                apart = tile.blocked and name == "step"
                 functions[depth + name] = emit(
-                    self._kernel, depth + name, tile, dtypes, rows, accumulate=name == "step"
+                    self._kernel,
+                    depth + name,
+                    tile,
+                    dtypes,
+                    tile.m if apart else rows,
+                    accumulate=name == "step" and not apart,
                 )
+        if self._tile.blocked:
+            functions["add"] = add_partial(self._kernel, "add", self._tile, dtypes[1], rows)
         return functions
 
     def _masks(self, operand: Operand) -> KAxis:
@@ -266,7 +276,16 @@ class GemmControl:
             self._pointer(part, self._copy(part, step, place), tile.block(part, self._problem).elements)
             for part in _OPERANDS
         ]
-        pointers.append(self._result_pointer(copy, place))
+        result = self._result_pointer(copy, place)
+        if tile.blocked:
+            partial = self._pointer("partial", _index(0))
+            _if_else(
+                place.first,
+                lambda: builders.call_tile(functions[f"{depth}start"], [*pointers, result]),
+                lambda: self._add_partial(functions, depth, pointers, partial, result),
+            )
+            return
+        pointers.append(result)
         if f"{depth}step" not in functions:
             builders.call_tile(functions[f"{depth}start"], pointers)
             return
@@ -275,6 +294,18 @@ class GemmControl:
             lambda: builders.call_tile(functions[f"{depth}start"], pointers),
             lambda: builders.call_tile(functions[f"{depth}step"], pointers),
         )
+
+    def _add_partial(
+        self,
+        functions: Mapping[str, TileFunction],
+        depth: str,
+        operands: Sequence[ir.Value],
+        partial: ir.Value,
+        result: ir.Value,
+    ) -> None:
+        """A step that sums by itself and then adds to the result."""
+        builders.call_tile(functions[f"{depth}step"], [*operands, partial])
+        builders.call_tile(functions["add"], [partial, result])
 
     def _begin(self, place: _Place, copy: ir.Value) -> None:
         """The result's buffers are free again; what the tail reads is fetched."""
