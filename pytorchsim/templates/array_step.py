@@ -27,7 +27,7 @@ from pytorchsim.target.dtypes import Dtype, Kind
 from pytorchsim.templates.gemm_problem import accumulator_dtype
 from pytorchsim.templates.gemm_tile import GemmTile
 
-__all__ = ["STEP_LMUL", "ArraySchedule", "array_step", "instruction_counts"]
+__all__ = ["STEP_LMUL", "ArraySchedule", "add_partial", "array_step", "instruction_counts"]
 
 STEP_LMUL = 4
 """Registers per vector of results: eight groups hold inputs, weights and two pops of two arrays."""
@@ -136,6 +136,25 @@ def array_step(
     y = (tile.n_slots - 1) * y_rows + tile.m
     with kernel.tile_function(name, [(x, operand), (w, operand), (y, result)]) as function:
         _Step(tile, dtypes, y_rows, function.arguments, kernel.config).emit(accumulate=accumulate)
+    return function
+
+
+def add_partial(kernel: KernelBuilder, name: str, tile: GemmTile, dtype: Dtype, y_rows: int) -> TileFunction:
+    """`name(partial, y)`: y += partial, a result of `array_step` with a pitch of its own."""
+    element = builders.element_type(dtype)
+    y = (tile.n_slots - 1) * y_rows + tile.m
+    with kernel.tile_function(name, [(tile.n_slots * tile.m, element), (y, element)]) as function:
+        partial, result = function.arguments
+        add = arith.addf if dtype.kind is Kind.FLOAT else arith.addi
+        kind = ir.VectorType.get([tile.vector], element)
+        for slot in range(tile.n_slots):
+            loop = scf.ForOp(*map(_index, (0, tile.m, tile.vector)))
+            with ir.InsertionPoint(loop.body):
+                row = loop.induction_variable
+                here, there = (arith.addi(row, _index(slot * pitch)) for pitch in (tile.m, y_rows))
+                total = add(vector.load(kind, result, [there]), vector.load(kind, partial, [here]))
+                vector.store(total, result, [there])
+                scf.YieldOp([])
     return function
 
 

@@ -8,21 +8,20 @@ the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from mlir import ir
 from mlir.dialects import arith, scf
 
 from pytorchsim.mlir import builders
-from pytorchsim.mlir.builders import Buffer, KernelBuilder, TileFunction
-from pytorchsim.target.descriptor import Axis, Bound, Descriptor, TransferOp
-from pytorchsim.target.dtypes import Dtype
-from pytorchsim.templates.array_step import array_step
+from pytorchsim.mlir.builders import KernelBuilder, TileFunction
+from pytorchsim.target.descriptor import TransferOp
+from pytorchsim.templates.array_step import add_partial, array_step
 from pytorchsim.templates.block import BufferKey, StoreBuffer
-from pytorchsim.templates.footprint import BufferNeed
-from pytorchsim.templates.gemm_problem import GemmFusion, GemmProblem, Operand, Part
-from pytorchsim.templates.gemm_tile import RESULT, Block, GemmTile, fused_tile, program_blocks
+from pytorchsim.templates.gemm_buffers import DEEP, GemmBuffers
+from pytorchsim.templates.gemm_problem import GemmFusion, GemmProblem, Operand
+from pytorchsim.templates.gemm_tile import RESULT, GemmTile, fused_tile, program_blocks
 from pytorchsim.templates.lane_step import lane_step
 from pytorchsim.templates.loop_program import Access, LoopProgram
 from pytorchsim.templates.operand_function import KAxis, OperandFunction, operand_function
@@ -34,21 +33,7 @@ __all__ = ["GemmControl"]
 _LOAD_TAG, _STORE_TAG, _TAIL_TAG = 0, 2, 4
 """Loads of step s carry tag s mod 2, stores of result t tag 2 + t mod 2, the tail's loads tag 4."""
 
-_DEEP = "deep_"
-"""Of names: what serves steps that take several k tiles."""
-
 _OPERANDS: tuple[Operand, Operand] = ("x", "w")
-
-
-@dataclass(frozen=True)
-class _Moved:
-    """A buffer, what one copy of it holds, and the descriptor that fills or empties a copy, if any does."""
-
-    buffer: Buffer
-    elements: int
-    dtype: Dtype
-    descriptor: str = ""
-    walks: bool = True
 
 
 @dataclass(frozen=True)
@@ -81,9 +66,7 @@ class GemmControl:
     ) -> None:
         self._kernel, self._problem, self._fusion, self._tile, self._slots = kernel, problem, fusion, tile, slots
         self._counts = tile.counts(problem)
-        self._needs = tile.buffers(problem, fusion, kernel.config)
-        self._moved: dict[str, _Moved] = {}
-        self._memories: dict[str, ir.Value] = {}
+        self._buffers = GemmBuffers(kernel, problem, fusion, tile, slots)
         self._prologues: dict[Operand, OperandFunction] = {}
         self._finish: StagedFunction | None = None
 
@@ -94,29 +77,27 @@ class GemmControl:
             program, block = fusion.prologue(operand), tile.block(operand, problem)
             if program is None:
                 access = Access(operands[operand], problem.dtype, problem.index(operand))
-                self._declare(operand, operand, access, TransferOp.LOAD, block)
+                self._buffers.declare(operand, operand, access, TransferOp.LOAD, block)
                 if tile.deep > 1 and operand != tile.stationary:
-                    wide = tile.deepened().block(operand, problem)
-                    symbol = self._kernel.descriptor(
-                        f"transfer_{_DEEP}{operand}", self._descriptor(operand, access, TransferOp.LOAD, wide, 0)
-                    )
-                    self._moved[_DEEP + operand] = replace(self._moved[operand], descriptor=symbol)
+                    self._buffers.declare_deep(operand, access)
                 continue
-            self._declare(operand, operand, None, TransferOp.LOAD, block)
+            self._buffers.declare(operand, operand, None, TransferOp.LOAD, block)
             for number, access in enumerate(program.loads):
-                self._declare(f"{operand}_in{number}", operand, access, TransferOp.LOAD, block, program)
+                self._buffers.declare(f"{operand}_in{number}", operand, access, TransferOp.LOAD, block, program)
             self._prologues[operand] = operand_function(
                 self._kernel, f"prologue_{operand}", program, block, masks=self._masks(operand)
             )
+        if tile.blocked:
+            self._buffers.declare("partial", "y", None, TransferOp.STORE, tile.block("y", problem))
         block = tile.block("y", problem)
         stored = Access(result, problem.result_dtype, problem.y) if result in self._slots else None
         if stored is not None and stored.dtype != problem.accumulator:
             stored = None  # the tail converts and stores it
-        self._declare("y", "y", stored, TransferOp.STORE, block)
+        self._buffers.declare("y", "y", stored, TransferOp.STORE, block)
         if fusion.tail is not None:
             for name, access, _ in program_blocks(fusion.tail):
                 op = TransferOp.LOAD if name.startswith("in") else TransferOp.STORE
-                self._declare(name, "y", access, op, block, fusion.tail)
+                self._buffers.declare(name, "y", access, op, block, fusion.tail)
             flat = fused_tile(fusion.tail, block, self._kernel.config)
             functions = TileFunctions(self._kernel, fusion.tail, plan_stages(fusion.tail), flat, tile.lanes)
             self._finish = functions.resident()
@@ -129,67 +110,27 @@ class GemmControl:
         rows = self._tile.block("y", self._problem).pitch
         depths = {"": (self._tile, self._counts[2])}
         if self._tile.deep > 1:
-            depths["deep_"] = (self._tile.deepened(), self._counts[2] // self._tile.deep)
+            depths[DEEP] = (self._tile.deepened(), self._counts[2] // self._tile.deep)
         functions = {}
         for depth, (tile, count) in depths.items():
             for name in ("start", "step") if count > 1 else ("start",):
+                apart = tile.blocked and name == "step"
                 functions[depth + name] = emit(
-                    self._kernel, depth + name, tile, dtypes, rows, accumulate=name == "step"
+                    self._kernel,
+                    depth + name,
+                    tile,
+                    dtypes,
+                    tile.m if apart else rows,
+                    accumulate=name == "step" and not apart,
                 )
+        if self._tile.blocked:
+            functions["add"] = add_partial(self._kernel, "add", self._tile, dtypes[1], rows)
         return functions
 
     def _masks(self, operand: Operand) -> KAxis:
         if not self._problem.k % self._tile.k:
             return ""
         return "lane" if operand == "x" and self._tile.body == "array" else "walked"
-
-    # ---- Buffers and descriptors -----------------------------------------------------------------------------------
-
-    def _declare(
-        self,
-        name: str,
-        part: Part,
-        access: Access | None,
-        op: TransferOp,
-        block: Block,
-        program: LoopProgram | None = None,
-    ) -> None:
-        """A buffer of `block`'s shape over the frame of `part`, and the descriptor that moves it where it has an
-        access. A program's access that does not change along the walked axis has one value per slot."""
-        need: BufferNeed = self._needs[name]
-        buffer = self._kernel.buffer(name, need.bytes_per_copy, copies=need.copies)
-        symbol, row_level = "", False
-        if access is not None:
-            vector = 0
-            if program is not None and program.is_row_level(access):
-                row_level, vector = True, fused_tile(program, block, self._kernel.config).vector_elements
-            symbol = self._kernel.descriptor(f"transfer_{name}", self._descriptor(part, access, op, block, vector))
-        self._moved[name] = _Moved(buffer, need.elements, need.dtype, symbol, not row_level)
-
-    def _descriptor(self, part: Part, access: Access, op: TransferOp, block: Block, vector: int) -> Descriptor:
-        """Axes (batch, walked, lane), or (batch, element of a vector, lane) where there is one value per slot, in every
-        element of its `vector`."""
-        index, frame = access.index, self._problem.frame(part)
-        batch = Axis(1, index.strides[0], 0)
-        if vector:
-            walked = Axis(vector if op is TransferOp.LOAD else 1, 0, 1)
-            lane = Axis(block.lane_size, index.strides[1], vector, lane=block.spread)
-        else:
-            walked = Axis(block.walked_size, index.strides[2], 1)
-            lane = Axis(block.lane_size, index.strides[1], block.pitch, lane=block.spread)
-        bounds = []
-        if frame[1] % block.lane_size:
-            bounds.append(Bound(0, (0, 0, 1), frame[1]))
-        if frame[2] % block.walked_size and not vector:
-            bounds.append(Bound(0, (0, 1, 0), frame[2]))
-        return Descriptor(
-            slot=self._slots[access.buffer],
-            op=op,
-            dtype=access.dtype,
-            axes=(batch, walked, lane),
-            offset=index.offset,
-            bounds=tuple(bounds),
-        )
 
     # ---- Control ---------------------------------------------------------------------------------------------------
 
@@ -198,7 +139,7 @@ class GemmControl:
         per_unit = counts_m if self._tile.column else 1
         units = self._problem.batch * counts_m * counts_n // per_unit
         with self._kernel.control() as (core, cores):
-            self._memories = {name: builders.buffer_ref(moved.buffer) for name, moved in self._moved.items()}
+            self._buffers.refer()
             first_unit = arith.divui(arith.muli(_index(units), core), cores)
             end_unit = arith.divui(arith.muli(_index(units), arith.addi(core, _index(1))), cores)
             first, end = arith.muli(first_unit, _index(per_unit)), arith.muli(end_unit, _index(per_unit))
@@ -253,7 +194,7 @@ class GemmControl:
             _if_else(
                 place.fresh,
                 lambda: self._compute(place, step, copy, functions, ""),
-                lambda: self._compute(place, step, copy, functions, "deep_"),
+                lambda: self._compute(place, step, copy, functions, DEEP),
             )
         _if(ends, lambda: self._end(place, copy))
 
@@ -263,10 +204,19 @@ class GemmControl:
         """Call the step function: the first of a result tile overwrites, others add."""
         tile = self._tile.deepened() if depth else self._tile
         pointers = [
-            self._pointer(part, self._copy(part, step, place), tile.block(part, self._problem).elements)
+            self._buffers.pointer(part, self._copy(part, step, place), tile.block(part, self._problem).elements)
             for part in _OPERANDS
         ]
-        pointers.append(self._result_pointer(copy, place))
+        result = self._buffers.result_pointer(copy, place.m)
+        if tile.blocked:
+            partial = self._buffers.pointer("partial", _index(0))
+            _if_else(
+                place.first,
+                lambda: builders.call_tile(functions[f"{depth}start"], [*pointers, result]),
+                lambda: self._add_partial(functions, depth, pointers, partial, result),
+            )
+            return
+        pointers.append(result)
         if f"{depth}step" not in functions:
             builders.call_tile(functions[f"{depth}start"], pointers)
             return
@@ -276,25 +226,37 @@ class GemmControl:
             lambda: builders.call_tile(functions[f"{depth}step"], pointers),
         )
 
+    def _add_partial(
+        self,
+        functions: Mapping[str, TileFunction],
+        depth: str,
+        operands: Sequence[ir.Value],
+        partial: ir.Value,
+        result: ir.Value,
+    ) -> None:
+        """A step that sums by itself and then adds to the result."""
+        builders.call_tile(functions[f"{depth}step"], [*operands, partial])
+        builders.call_tile(functions["add"], [partial, result])
+
     def _begin(self, place: _Place, copy: ir.Value) -> None:
         """The result's buffers are free again; what the tail reads is fetched."""
         builders.wait(arith.addi(copy, _index(_STORE_TAG)))
-        for name in self._moved:
+        for name in self._buffers.moved:
             if name.startswith("in"):
-                self._transfer(name, _index(0), _index(_TAIL_TAG), self._result_origins(place))
+                self._buffers.transfer(name, _index(0), _index(_TAIL_TAG), self._result_origins(place))
 
     def _end(self, place: _Place, copy: ir.Value) -> None:
         """The tail runs, results are stored."""
         if self._finish is not None:
-            if any(name.startswith("in") for name in self._moved):
+            if any(name.startswith("in") for name in self._buffers.moved):
                 builders.wait(_TAIL_TAG)
             names = self._tail_names()
             copies = {"i": _index(0), "o": copy, "y": copy}
-            pointers = [self._pointer(names[key], copies[names[key][0]]) for key in self._finish.buffers]
+            pointers = [self._buffers.pointer(names[key], copies[names[key][0]]) for key in self._finish.buffers]
             builders.call_tile(self._finish.function, pointers)
-        for name, moved in self._moved.items():
+        for name, moved in self._buffers.moved.items():
             if moved.descriptor and (name == "y" or name.startswith("out")):
-                self._transfer(name, copy, arith.addi(copy, _index(_STORE_TAG)), self._result_origins(place))
+                self._buffers.transfer(name, copy, arith.addi(copy, _index(_STORE_TAG)), self._result_origins(place))
 
     def _tail_names(self) -> dict[BufferKey, str]:
         """Buffer names of what the tail's function takes."""
@@ -311,9 +273,9 @@ class GemmControl:
 
         def call() -> None:
             pointers = [
-                self._pointer(operand, self._copy(operand, step, place))
+                self._buffers.pointer(operand, self._copy(operand, step, place))
                 if isinstance(key, StoreBuffer)
-                else self._pointer(f"{operand}_in{number}", _parity(step))
+                else self._buffers.pointer(f"{operand}_in{number}", _parity(step))
                 for number, key in enumerate(function.buffers)
             ]
             left = arith.subi(_index(self._problem.k), arith.muli(place.k, _index(self._tile.k)))
@@ -330,16 +292,16 @@ class GemmControl:
             def load(operand: Operand = operand, program: LoopProgram | None = program) -> None:
                 tag, origins = _parity(step), self._operand_origins(operand, place)
                 copy = self._copy(operand, step, place)
-                if program is None and _DEEP + operand in self._moved:
+                if program is None and DEEP + operand in self._buffers.moved:
                     _if_else(
                         place.fresh,
-                        lambda: self._transfer(operand, copy, tag, origins),
-                        lambda: self._transfer(_DEEP + operand, copy, tag, origins),
+                        lambda: self._buffers.transfer(operand, copy, tag, origins),
+                        lambda: self._buffers.transfer(DEEP + operand, copy, tag, origins),
                     )
                 elif program is None:
-                    self._transfer(operand, copy, tag, origins)
+                    self._buffers.transfer(operand, copy, tag, origins)
                 for number in range(len(program.loads) if program else 0):
-                    self._transfer(f"{operand}_in{number}", _parity(step), tag, origins)
+                    self._buffers.transfer(f"{operand}_in{number}", _parity(step), tag, origins)
 
             _if(place.fresh if operand == self._tile.stationary else None, load)
 
@@ -384,28 +346,6 @@ class GemmControl:
         tile = self._tile
         m = _index(0) if tile.column else arith.muli(place.m, _index(tile.m))
         return {0: place.batch, 1: m, 2: arith.muli(place.n, _index(tile.n))}
-
-    def _transfer(self, name: str, copy: ir.Value, tag: ir.Value, origins: Mapping[int, ir.Value]) -> None:
-        moved = self._moved[name]
-        used = {axis: origin for axis, origin in origins.items() if axis != 1 or moved.walks}
-        builders.transfer(moved.descriptor, self._pointer(name, copy), tag, used)
-
-    def _result_pointer(self, copy: ir.Value, place: _Place) -> ir.Value:
-        """Where the step adds: the result's copy, from the step's rows on."""
-        moved, tile = self._moved["y"], self._tile
-        pitch = tile.block("y", self._problem).pitch
-        elements = (tile.n_slots - 1) * pitch + tile.m
-        shift = arith.muli(copy, _index(moved.buffer.bytes_per_copy))
-        if tile.column and self._counts[0] > 1:
-            shift = arith.addi(shift, arith.muli(place.m, _index(tile.m * moved.dtype.bytes)))
-        return builders.tile_view(self._memories["y"], shift, elements, builders.element_type(moved.dtype))
-
-    def _pointer(self, name: str, copy: ir.Value, elements: int = 0) -> ir.Value:
-        """A copy of a buffer, or `elements` from its start on."""
-        moved = self._moved[name]
-        shift = arith.muli(copy, _index(moved.buffer.bytes_per_copy))
-        kind = builders.element_type(moved.dtype)
-        return builders.tile_view(self._memories[name], shift, elements or moved.elements, kind)
 
 
 def _parity(value: ir.Value) -> ir.Value:

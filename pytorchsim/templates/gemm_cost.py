@@ -72,13 +72,12 @@ class _Flow:
 
     def cycles(self) -> float:
         """Of all outer tiles: a few are followed step by step, the rest goes on at the rate of the last ones."""
-        inner, outer = min(self.inner, 3), min(self.outer, 2)
-        time = self._follow(outer, inner)
-        per_inner = self._follow(1, inner) - self._follow(1, inner - 1) if inner > 1 else 0.0
-        time += outer * (self.inner - inner) * per_inner
+        inner, outer = min(self.inner, 3), min(self.outer, 2 if self.inner > 1 else 4)
+        more = self._follow(1, inner) - self._follow(1, inner - 1) if self.inner > inner else 0.0
+        more *= self.inner - inner
+        time = self._follow(outer, inner) + outer * more
         if self.outer > outer:
-            per_outer = time - self._follow(1, inner) - (self.inner - inner) * per_inner
-            time += (self.outer - outer) * per_outer
+            time += (self.outer - outer) * (time - self._follow(outer - 1, inner) - (outer - 1) * more)
         return time
 
     def _follow(self, outer: int, inner: int) -> float:
@@ -142,15 +141,18 @@ def cost_of(
         sum(_prologue_cycles(problem, fusion, tile, operand, config) for operand in these)
         for these in (operands, streamed)
     )
+    if tile.blocked:  # two loads, an addition and a store
+        beats = tile.n_slots * tile.m * problem.accumulator.bits / config.core.datapath_bits
+        step, deep = step + beats + _STEP_SCALAR_CYCLES, deep + beats + _STEP_SCALAR_CYCLES
     bandwidth, issue = config.dram_bytes_per_cycle, config.dma.issue_cycles
     load = {operand: _operand_bytes(problem, fusion, tile, operand, config) / bandwidth + issue for operand in operands}
     first_load, next_load = sum(load.values()), tile.deep * sum(load[operand] for operand in streamed)
     ends = _result_bytes(problem, fusion, tile, config) / bandwidth + issue
     dram = fresh * first_load + reused * next_load + units * ends
     compute = fresh * step + reused * deep + steps * _STEP_SCALAR_CYCLES + units * tail + fresh * both + reused * alone
-    total = max(dram, compute)
-    if total < enough:
-        total = _Flow(
+    bound = total = max(dram, compute)
+    if bound <= enough:
+        flow = _Flow(
             inner=inner,
             outer=outer,
             depth=counts_k,
@@ -163,7 +165,8 @@ def cost_of(
             next_load=next_load,
             ends=ends,
             latency=config.dram.latency_cycles + 2.0 * config.network.latency_cycles,
-        ).cycles()
+        )
+        total = max(bound, flow.cycles())
     return GemmCost(
         array=fresh * step + reused * deep - steps * (fill + lane_step),
         fill=float(steps * fill),

@@ -28,6 +28,10 @@ _STATIONARY: tuple[Stationary, ...] = ("x", "w", "none")
 _STATIONARY_OF_COLUMNS: tuple[Stationary, ...] = ("w", "none")
 _DEPTHS = (2, 4, 8)
 
+_LONG_SUM, _SHORT_SUM = 256, 16
+"""Matrices whose results are added one after another: more than the first are added in blocks, where it fits each
+of at least the second. The error of a sum grows with the additions in a row (Higham, Accuracy and Stability, 4.2)."""
+
 _PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024)
 """Into how many tiles a dimension is cut."""
 
@@ -41,9 +45,10 @@ class Candidate:
     cost: GemmCost | None
     refusal: str
 
-    def rank(self) -> tuple[float, int]:
-        """Cheaper first, then smaller."""
-        return (self.cost.total if self.cost else math.inf), self.footprint.total_bytes
+    def rank(self) -> tuple[int, float, int]:
+        """Exact sums first: of long ones those with longer partial sums; then cheaper ones, then smaller ones."""
+        missing = max(0, _SHORT_SUM - self.tile.k_blocks) if self.tile.blocked else 0
+        return missing, (self.cost.total if self.cost else math.inf), self.footprint.total_bytes
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,8 @@ def search_gemm(
         footprint = footprint_of(tile.buffers(problem, fusion, config), config)
         refusal = footprint.refusal
         cost = None if refusal else cost_of(problem, fusion, tile, config, cheapest)
-        cheapest = min(cheapest, cost.total if cost else cheapest)
+        if cost is not None and not tile.blocked:  # a bound must not hide a cheaper one of those with exact sums
+            cheapest = min(cheapest, cost.total)
         found.append(Candidate(tile, footprint, cost, refusal))
     fitting = [candidate for candidate in found if not candidate.refusal]
     return GemmSearch(min(fitting, key=Candidate.rank, default=None), tuple(found))
@@ -104,7 +110,7 @@ def candidates(problem: GemmProblem, fusion: GemmFusion, config: NpuConfig) -> I
                 for k in _cuts(problem.k, core.lanes):
                     for held in stationary:
                         tile = GemmTile("array", m, slots, k, held, vector, core.lanes, fusion.reduces)
-                        yield from _depths(tile, problem, fusion)
+                        yield from _depths(_blocked(tile, problem), problem, fusion)
         return
     vector = _product_vector(problem, config)
     rows = min(ROWS_AT_ONCE, max(2, _power_of_two(problem.m)))
@@ -113,6 +119,12 @@ def candidates(problem: GemmProblem, fusion: GemmFusion, config: NpuConfig) -> I
             for k in _cuts(problem.k, vector):
                 for held in stationary:
                     yield GemmTile("lanes", m, slots, k, held, vector, core.lanes, fusion.reduces)
+
+
+def _blocked(tile: GemmTile, problem: GemmProblem) -> GemmTile:
+    """The tile, with partial sums where the sum of a result has more matrices than that is exact enough for."""
+    matrices = -(-problem.k // tile.lanes)
+    return replace(tile, blocked=matrices > _LONG_SUM and tile.k_blocks < matrices)
 
 
 def _depths(tile: GemmTile, problem: GemmProblem, fusion: GemmFusion) -> Iterator[GemmTile]:
@@ -177,4 +189,4 @@ def _prescribed(
         raise ConfigError(f"tile file: TILE_N is at most {most * lanes} ({most} arrays of {lanes} lanes), not {n}")
     for held in _STATIONARY_OF_COLUMNS if fusion.reduces else _STATIONARY:
         tile = GemmTile(like.body, m, n // lanes, k, held, like.vector, lanes, fusion.reduces)
-        yield from _depths(tile, problem, fusion) if like.body == "array" else (tile,)
+        yield from _depths(_blocked(tile, problem), problem, fusion) if like.body == "array" else (tile,)

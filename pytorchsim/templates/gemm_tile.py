@@ -48,7 +48,8 @@ class Block:
 @dataclass(frozen=True)
 class GemmTile:
     """`m` rows, `n_slots` times `lanes` columns, `k` products; `vector` elements are handled at once: rows on the
-    arrays, products on the lanes. `column`: the result's buffer holds all rows of its columns, not `m` of them."""
+    arrays, products on the lanes. `column`: the result's buffer holds all rows of its columns, not `m` of them.
+    `blocked`: a step sums into a buffer of its own, which is then added to the result: rounding errors of long sums."""
 
     body: Body
     m: int
@@ -59,6 +60,7 @@ class GemmTile:
     lanes: int
     column: bool = False
     deep: int = 1
+    blocked: bool = False
 
     @property
     def n(self) -> int:
@@ -94,10 +96,6 @@ class GemmTile:
             return Block(self.k, self.k_blocks, self.m, self.m)
         return Block(self.m, self.m, self.k, self.k, spread=False)
 
-    def y_step_block(self) -> Block:
-        """What a step adds to."""
-        return Block(self.n, self.n_slots, self.m, self.m)
-
     def copies(self, operand: Operand, problem: GemmProblem, *, computed: bool) -> int:
         """Buffers of an operand: one per k tile where it is stationary, else one to use and one to fill. A streamed
         operand that a prologue computes is filled just before it is used."""
@@ -116,6 +114,7 @@ class GemmTile:
             "stationary_w": int(self.stationary == "w"),
             "column": int(self.column),
             "deep": self.deep,
+            "blocked": int(self.blocked),
         }
 
     def label(self) -> str:
@@ -143,6 +142,8 @@ class GemmTile:
                     needs[f"{operand}_in{number}"] = BufferNeed(elements, access.dtype, 2)
         block = self.block("y", problem)
         needs["y"] = BufferNeed(block.elements, problem.accumulator, 2)
+        if self.blocked:
+            needs["partial"] = BufferNeed(self.n_slots * self.m, problem.accumulator, 1)
         if fusion.tail is not None:
             needs |= self._tail_buffers(fusion.tail, block, config)
         return needs

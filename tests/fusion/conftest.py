@@ -10,7 +10,6 @@ import pytest
 import torch
 
 import pytorchsim
-from pytorchsim.report.record import thread_record
 
 
 @dataclass(frozen=True)
@@ -48,9 +47,7 @@ def fuse() -> Fuse:
         torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
         report = pytorchsim.report().to_dict()
         assert report["totals"]["host_ops"] == 0
-        record = thread_record()
-        assert record is not None
-        refusals = [dict(entry) for graph in record.graphs for entry in graph.facts.get("not_fused", [])]
+        refusals = [dict(entry) for graph in report["graphs"] for entry in graph["facts"].get("not_fused", [])]
         return Outcome([kernel["origins"] for kernel in report["kernels"]], refusals, report)
 
     return run

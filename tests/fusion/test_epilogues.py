@@ -76,3 +76,14 @@ def test_attention_block(fuse: Fuse) -> None:
     outcome = fuse(attention, randn(1, 64, 64), randn(64, 192), randn(64, 64))
     assert sum("bmm" in " ".join(origins) or "matmul" in " ".join(origins) for origins in outcome.origins) >= 2
     assert "add" in outcome.origins[-1]
+
+
+def test_epilogue_behind_deep_steps(fuse: Fuse) -> None:
+    def both(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = x @ w
+        return y, torch.relu(y)
+
+    for config in ("tpuv3", {"cores": 3}):
+        outcome = fuse(both, randn(1024, 1024), randn(1024, 1024), config=config)
+        assert outcome.kernels == 1
+        assert outcome.report["kernels"][0]["tile"]["deep"] > 1

@@ -99,3 +99,15 @@ def test_columns_that_do_not_fit_decline(fuse: Fuse) -> None:
     outcome = fuse(lambda x, w: (x @ w).amax(0), randn(2000, 16), randn(16, 24), config="tiny")
     assert outcome.kernels == 2
     assert "no tile fits" in outcome.reasons
+
+
+def test_cores_take_whole_columns(fuse: Fuse) -> None:
+    outcome = fuse(lambda x, w: (x @ w).amax(0), randn(700, 300), randn(300, 700), config={"cores": 3})
+    assert outcome.kernels == 1
+
+
+def test_columns_of_long_sums(fuse: Fuse) -> None:
+    # 512 matrices of 8 products: sums are added in blocks, then folded.
+    outcome = fuse(lambda x, w: (x @ w).amax(0), randn(100, 4096), randn(4096, 20), config="tiny", tolerance=5e-4)
+    assert outcome.kernels == 1
+    assert outcome.report["kernels"][0]["tile"]["blocked"] == 1
