@@ -27,7 +27,7 @@ from pytorchsim.templates.block import Accumulator, BufferKey, StoreBuffer
 from pytorchsim.templates.gathers import IndexForm, IndexTileKey, Phase
 from pytorchsim.templates.loop_program import Access, LoopProgram, direct_load
 from pytorchsim.templates.stages import Stage, plan_stages
-from pytorchsim.templates.tile import BUFFER_COPIES, Tile
+from pytorchsim.templates.tile import BUFFER_COPIES
 from pytorchsim.templates.tile_descriptors import TileTransfer, access_transfer, index_tile_transfer
 from pytorchsim.templates.tile_functions import StagedFunction, StreamedStage, TileFunctions
 from pytorchsim.templates.tile_search import search
