@@ -6,6 +6,7 @@ In: the tables. Out: Markdown. A test holds the page in docs/ to what this gives
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from pytorchsim.target import descriptor, memory_map
@@ -17,7 +18,7 @@ __all__ = ["main", "page"]
 _FIELDS = (("rd", 7), ("rs1", 15), ("rs2", 20))
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = [head, tuple("---" for _ in head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
@@ -80,9 +81,10 @@ def page() -> str:
 
 Generated from `pytorchsim/target/` by `python -m pytorchsim.target.emit_page docs/isa.md`. Do not edit.
 
-The base is rv64 with I, M, A (encoded, but atomics fault), F, D, Zfh, V 1.0, Zvfh, the bf16 conversions and the ratified
-vector bit-manipulation and cryptography extensions; no compressed instructions. What the lanes change about V is in
-[kernel_abi.md](kernel_abi.md). This page lists what the NPU adds. NumPy reference bodies: `pytorchsim/target/isa.py`.
+The base is rv64 with I, M, A (encoded, but atomics fault), F, D, Zfh, V 1.0, Zvfh, the bf16 conversions and the
+ratified vector bit-manipulation and cryptography extensions; no compressed instructions. What the lanes change about V
+is in [kernel_abi.md](kernel_abi.md). This page lists what the NPU adds. NumPy reference bodies are in
+`pytorchsim/target/isa.py`.
 
 ## Custom instructions
 Major opcode `{OPCODE:#x}` (custom-2). Bits 31:28, 25 and 14:12 name the form, bits 27:26 the op.
@@ -96,7 +98,8 @@ Major opcode `{OPCODE:#x}` (custom-2). Bits 31:28, 25 and 14:12 name the form, b
 {_table(("code", "name", "bits", "kind"), dtypes)}
 
 ## DMA descriptor
-{descriptor.DESCRIPTOR_BYTES} bytes, little endian, magic `{descriptor.MAGIC:#x}`. Its meaning: [kernel_abi.md](kernel_abi.md).
+{descriptor.DESCRIPTOR_BYTES} bytes, little endian, magic `{descriptor.MAGIC:#x}`. Its meaning:
+[kernel_abi.md](kernel_abi.md).
 
 {_layout()}
 

@@ -127,6 +127,18 @@ def on_engine(machine: Machine, assembler: Assembler, state: State) -> Outcome:
     return Outcome(pc, kind, file, data)
 
 
+def without_illegal_words(machine: Machine, words: Sequence[int], state: State) -> tuple[list[int], list[int]]:
+    """The words that are left when every one that faults is taken out, and those taken out (with what they follow)."""
+    kept, refused = list(words), []
+    while True:
+        assembler = program(kept, state)
+        outcome = on_engine(machine, assembler, state)
+        if not outcome.trap_pc:
+            return kept, refused
+        assert outcome.kind == "illegal-instruction", outcome.kind
+        refused.append(kept.pop((outcome.trap_pc - assembler.labels["words"]) // 4))
+
+
 def on_spike(reference: _native.ReferenceProcessor, assembler: Assembler, state: State) -> Outcome:
     program = assembler.program()
     segments = [(address, data, size, flags & 1 == 1) for address, data, size, flags in program.segments]
