@@ -90,3 +90,34 @@ def test_max_with_position(check: Check) -> None:
 
 def test_two_reductions_share_a_kernel(check: Check) -> None:
     check(lambda a: torch.stack((a.sum(1), a.amax(1), a.mean(1))), torch.randn(70, 40))
+
+
+@pytest.mark.parametrize("shape", [(1, 16, 64, 64), (1, 64, 32, 32), (1, 8, 4, 4), (1, 256, 32, 32)], ids=str)
+def test_batch_norm_in_evaluation(check: Check, shape: tuple[int, ...]) -> None:
+    channels = shape[1]
+    check(
+        torch.nn.functional.batch_norm,
+        torch.randn(shape),
+        torch.randn(channels),
+        torch.rand(channels) + 0.5,
+        torch.randn(channels),
+        torch.randn(channels),
+    )
+
+
+def test_batch_norm_in_training(check: Check) -> None:
+    x = torch.randn(4, 6, 9, 7)
+    check(lambda x: torch.nn.functional.batch_norm(x, None, None, training=True), x)
+
+
+def test_group_norm(check: Check) -> None:
+    check(
+        lambda x, w, b: torch.nn.functional.group_norm(x, 4, w, b),
+        torch.randn(3, 16, 9, 5),
+        torch.randn(16),
+        torch.randn(16),
+    )
+
+
+def test_var_mean_of_a_large_mean(check: Check) -> None:
+    check(lambda x: torch.cat(torch.var_mean(x, 1)), torch.randn(20, 768) + 1e4)
