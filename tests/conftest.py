@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -19,7 +20,12 @@ _session_caches: Path | None = None
 
 
 def pytest_configure() -> None:
-    """The user's caches are neither read nor written by tests."""
+    """The user's caches are neither read nor written by tests, and Ctrl-C works in them.
+
+    A shell starts background jobs with SIGINT ignored, which Python and its subprocesses would inherit: tests that
+    interrupt a simulation would wait for it instead.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     global _session_caches  # noqa: PLW0603  pytest's hooks have no object to keep it in
     _session_caches = Path(tempfile.mkdtemp(prefix="pytorchsim-tests-"))
     for variable, folder in CACHE_VARIABLES.items():
