@@ -12,6 +12,7 @@ import torch
 
 from pytorchsim.templates.index_analysis import affine_of
 from pytorchsim.templates.index_terms import AxisTerm, Choice, Digit, IndexSum, Term, ValueTerm, sum_of
+from pytorchsim.templates.iteration_space import IterationSpace
 from pytorchsim.templates.loop_program import Operation
 from pytorchsim.templates.recorded_types import machine_dtype
 
@@ -44,10 +45,10 @@ class OperationRecorder(Protocol):
 
 
 class IndexEmitter:
-    """Emits sums over `rank` axes. `values`: the gathered values in them, by number."""
+    """Emits sums over the axes of `space`. `values`: the gathered values in them, by number."""
 
-    def __init__(self, operations: OperationRecorder, rank: int) -> None:
-        self._operations, self._rank = operations, rank
+    def __init__(self, operations: OperationRecorder, space: IterationSpace) -> None:
+        self._operations, self._space = operations, space
         self.values: dict[int, RecordedValue] = {}
 
     def emit(self, total: IndexSum) -> RecordedValue:
@@ -60,7 +61,7 @@ class IndexEmitter:
         axes = sum_of([(t, c) for t, c in total.terms if isinstance(t, AxisTerm)], total.constant)
         parts: list[RecordedValue] = []
         if axes.terms:
-            place = affine_of(axes, self._rank)
+            place = affine_of(axes, len(self._space.sizes))
             position = Operation("position", (), machine_dtype(dtype), position=place)
             parts.append(self._operations.append(position, dtype))
         for term, coefficient in total.terms:

@@ -46,7 +46,7 @@ class IndexRecorder:
     def __init__(self, operations: OperationRecorder, space: IterationSpace, *, affine_only: bool) -> None:
         self._operations, self._space, self.affine_only = operations, space, affine_only
         self._symbols: dict[sympy.Symbol, ValueTerm] = {}
-        self._emitter = IndexEmitter(operations, len(space.sizes))
+        self._emitter = IndexEmitter(operations, space)
         self._sums: dict[int, IndexSum] = {}
         self._conditions: dict[int, Condition] = {}
         self._filled: dict[int, int] = {}
