@@ -32,7 +32,7 @@ class TileTransfer:
 def listed_rank(program: LoopProgram, tile: Tile, access: Access) -> int:
     """The fewest axes that a descriptor of `access` has."""
     walked, summed = _walked(program, tile, access)
-    return len(walked) + bool(summed) + _repeats(program, tile, access)
+    return len(walked) + (bool(summed) or bool(access.gathers)) + _repeats(program, tile, access)
 
 
 def access_transfer(program: LoopProgram, tile: Tile, access: Access, op: TransferOp, slot: int) -> TileTransfer:
@@ -50,14 +50,22 @@ def access_transfer(program: LoopProgram, tile: Tile, access: Access, op: Transf
         )
         for axis in walked
     ]
-    if _repeats(program, tile, access) and op is TransferOp.LOAD:
-        axes.append(Axis(tile.vector_elements, 0, 1))  # one value per row, in every element of its vector
-    if summed:
-        axes.append(Axis(1, 1, 0))
     streams = tile.streams(program.sizes)
     keys = [
         index_tile_of(program, access, gather, rows_inner=tile.rows_inner, streams=streams) for gather in access.gathers
     ]
+    repeats = bool(_repeats(program, tile, access)) and (
+        op is TransferOp.LOAD or any(key.form is IndexForm.ROW for key in keys)
+    )
+    if repeats:
+        axes.append(Axis(tile.vector_elements, 0, 1))  # one value per row, in every element of its vector
+    bounds = _bounds(program, tile, access, walked, len(axes))
+    if repeats and op is not TransferOp.LOAD:  # of which one is stored
+        bounds.append(Bound(0, (*[0] * len(walked), 1), 1))
+    index_axes = [_index_axes(program, tile, key, walked, repeats=repeats) for key in keys]
+    if summed or not all(index_axes):
+        axes.append(Axis(1, 1, 0))  # takes the sum, and is what an index runs over that is the same everywhere
+        bounds = [Bound(bound.base, (*bound.steps, 0), bound.extent) for bound in bounds]
     descriptor = Descriptor(
         slot=slot,
         op=op,
@@ -66,17 +74,17 @@ def access_transfer(program: LoopProgram, tile: Tile, access: Access, op: Transf
         offset=access.index.offset,
         lane_stride=tile.lane_run,
         fill=access.fill,
-        bounds=_bounds(program, tile, access, walked, len(axes)),
+        bounds=tuple(bounds),
         index_tiles=tuple(
             IndexTile(
                 0,
                 program.operations[gather.value].dtype == I64,
-                _index_axes(program, tile, key, walked, row_level=row_level),
+                listed or (len(axes) - 1,),
                 gather.stride,
                 gather.extent,
                 gather.wrap,
             )
-            for gather, key in zip(access.gathers, keys, strict=True)
+            for gather, listed in zip(access.gathers, index_axes, strict=True)
         ),
     )
     strides = tuple((axis, access.index.strides[axis]) for axis in summed)
@@ -103,7 +111,7 @@ def index_tile_transfer(program: LoopProgram, tile: Tile, key: IndexTileKey, slo
         offset=access.index.offset,
         lane_stride=tile.lane_run,
         fill=access.fill,
-        bounds=_bounds(program, tile, access, walked, max(1, len(axes))),
+        bounds=tuple(_bounds(program, tile, access, walked, max(1, len(axes)))),
     )
     return TileTransfer(descriptor, tuple(walked))
 
@@ -111,7 +119,8 @@ def index_tile_transfer(program: LoopProgram, tile: Tile, key: IndexTileKey, slo
 def _walked(program: LoopProgram, tile: Tile, access: Access) -> tuple[list[int], list[int]]:
     """(axes to walk, axes to sum up), each in order."""
     axes = [axis for axis in range(len(tile.sizes)) if axis in tile.row_axes or not program.is_row_level(access)]
-    if len(axes) + _repeats(program, tile, access) <= MAX_RANK:
+    # A gather may need an axis for an index that is the same everywhere.
+    if len(axes) + bool(access.gathers) + _repeats(program, tile, access) <= MAX_RANK:
         return axes, []
     bounded = {axis for guard in access.guards for axis, step in enumerate(guard.position.strides) if step}
     summed = [axis for axis in axes if tile.sizes[axis] == 1 and axis != tile.lane_axis and axis not in bounded]
@@ -123,7 +132,7 @@ def _repeats(program: LoopProgram, tile: Tile, access: Access) -> int:
     return int(program.is_row_level(access) and not tile.rows_inner)
 
 
-def _bounds(program: LoopProgram, tile: Tile, access: Access, walked: Sequence[int], rank: int) -> tuple[Bound, ...]:
+def _bounds(program: LoopProgram, tile: Tile, access: Access, walked: Sequence[int], rank: int) -> list[Bound]:
     def steps(strides: Sequence[int]) -> tuple[int, ...]:
         own = [strides[axis] for axis in walked]
         return (*own, *([0] * (rank - len(own))))
@@ -134,11 +143,11 @@ def _bounds(program: LoopProgram, tile: Tile, access: Access, walked: Sequence[i
         if program.sizes[axis] % tile.sizes[axis]
     ]
     guards = [Bound(guard.position.offset, steps(guard.position.strides), guard.extent) for guard in access.guards]
-    return (*ragged, *guards)
+    return [*ragged, *guards]
 
 
 def _index_axes(
-    program: LoopProgram, tile: Tile, key: IndexTileKey, walked: Sequence[int], *, row_level: bool
+    program: LoopProgram, tile: Tile, key: IndexTileKey, walked: Sequence[int], *, repeats: bool
 ) -> tuple[int, ...]:
     """The descriptor axes that an index tile runs over."""
     if key.form is IndexForm.DIRECT:
@@ -147,6 +156,6 @@ def _index_axes(
     else:
         varying = tuple(axis for axis in range(len(tile.sizes)) if axis in tile.row_axes or key.form is IndexForm.FULL)
     listed = [number for number, axis in enumerate(walked) if axis in varying]
-    if row_level and not tile.rows_inner and key.form is IndexForm.ROW:
+    if repeats and key.form is IndexForm.ROW:
         listed.append(len(walked))  # the repetition along the vector
     return tuple(listed)

@@ -90,10 +90,12 @@ def _refusal(program: LoopProgram, stages: tuple[Stage, ...], tile: Tile, used: 
     if tile.vector_elements < 2 or (program.computes_indices and tile.pitch != tile.inner_elements):
         return "index tiles would not be dense"
     plan = tile.plan(program, stages)
+    scattered = {store.access for store in program.stores if store.access.gathers}
     for access in (*plan.loads, *(store.access for store in program.stores)):
         walked = [axis for axis in range(len(tile.sizes)) if axis in tile.row_axes or not program.is_row_level(access)]
         ragged = sum(1 for axis in walked if program.sizes[axis] % tile.sizes[axis])
-        if ragged + len(access.guards) > MAX_BOUNDS:
+        of_rows = access in scattered and program.is_row_level(access) and not tile.rows_inner  # takes one itself
+        if ragged + len(access.guards) + of_rows > MAX_BOUNDS:
             return f"more than {MAX_BOUNDS} bounds"
         if listed_rank(program, tile, access) > MAX_RANK:
             return f"more than {MAX_RANK} axes"

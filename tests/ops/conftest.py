@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +14,8 @@ CONFIGS = ("tpuv3", "mobile", "tiny")
 
 Check = Callable[..., torch.Tensor]
 CheckEach = Callable[..., tuple[torch.Tensor, ...]]
+Case = tuple[Callable[..., Any], tuple[torch.Tensor, ...]]
+CheckCases = Callable[..., None]
 
 
 def same_layout_copy(tensor: torch.Tensor) -> torch.Tensor:
@@ -87,3 +90,53 @@ def check_each(config: str) -> CheckEach:
         return actual
 
     return run
+
+
+@pytest.fixture
+def check_cases(config: str) -> CheckCases:
+    """`check_cases(cases)`: every case (a function and its tensors), all in one compiled graph, gives what eager gives:
+    results with their strides (of axes longer than 1), and what is left in the storage of every tensor, bytes outside
+    of the tensor included."""
+
+    def run(cases: Mapping[str, Case], *, tolerance: float = 0.0, strides: bool = True) -> None:
+        names, counts = list(cases), [len(tensors) for _, tensors in cases.values()]
+
+        def together(*tensors: torch.Tensor) -> list[list[torch.Tensor]]:
+            results, at = [], 0
+            for name, count in zip(names, counts, strict=True):
+                result = cases[name][0](*tensors[at : at + count])
+                results.append(list(result) if isinstance(result, (tuple, list)) else [result])
+                at += count
+            return results
+
+        given = [tensor for _, tensors in cases.values() for tensor in tensors]
+        for_eager, for_npu = ([same_layout_copy(tensor) for tensor in given] for _ in range(2))
+        torch._dynamo.reset()
+        options = {"config": config, "strict": True}
+        compiled = torch.compile(together, backend="pytorchsim", fullgraph=True, options=options)
+        expected, actual = together(*for_eager), compiled(*for_npu)
+        for name, wanted, got in zip(names, expected, actual, strict=True):
+            for number, (eagers, ours) in enumerate(zip(wanted, got, strict=True)):
+                where = f"{name}, result {number}"
+                torch.testing.assert_close(
+                    ours,
+                    eagers,
+                    rtol=tolerance,
+                    atol=tolerance,
+                    equal_nan=True,
+                    msg=lambda text, where=where: f"{where}: {text}",
+                )
+                walks = zip(eagers.shape, eagers.stride(), ours.stride(), strict=True)
+                assert not strides or all(a == b for size, a, b in walks if size > 1), where
+        at = 0
+        for name, count in zip(names, counts, strict=True):
+            for left, right in zip(for_eager[at : at + count], for_npu[at : at + count], strict=True):
+                assert torch.equal(_bytes(left), _bytes(right)) or tolerance, f"{name}: storage of an input"
+            at += count
+        assert pytorchsim.report().to_dict()["totals"]["host_ops"] == 0
+
+    return run
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.tensor([], dtype=torch.uint8).set_(tensor.untyped_storage())  # type: ignore[call-overload]
