@@ -116,11 +116,14 @@ def emit_template_kernel(
 
 
 def _record(kernel: _NpuKernel, nodes: Sequence[SchedulerNode]) -> LoopRecorder:
+    recorder = record_loops(nodes)
+    V.graph.removed_buffers -= recorder.asserting  # nobody reads them, but their stores are what asserts
     with kernel:  # on leaving, buffers that nobody else reads are removed
         for node in nodes:
             kernel.store_buffer_names.update(node.get_buffer_names())
             node.mark_run()
-    return record_loops(nodes)
+    kernel.removed_buffers -= recorder.asserting
+    return recorder
 
 
 def _program_arguments(kernel: _NpuKernel, program: LoopProgram) -> _Arguments:

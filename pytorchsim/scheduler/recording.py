@@ -58,7 +58,7 @@ def _indices_matter(node: SchedulerNode) -> bool:
     """Whether the node has more than affine accesses."""
     body = node._body
     digits = any(index.has(FloorDiv, ModularIndexing) for index in body.indexing_exprs.values())
-    return bool(digits or body.indirect_vars or body.subblocks)
+    return bool(digits or body.indirect_vars or body.subblocks or body.has_op("device_assert_async"))
 
 
 def _computed_indices(program: LoopProgram) -> int:

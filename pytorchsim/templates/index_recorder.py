@@ -192,6 +192,13 @@ class IndexRecorder:
         self._symbols[symbol], self._emitter.values[value.number] = term, value
         return symbol
 
+    def holds(self, condition: RecordedValue) -> Gather:
+        """A gathered term that adds nothing, and is an index out of range where `condition` is false."""
+        if self.affine_only:
+            raise UnsupportedError("an assertion")
+        zero, one = (self._operations.constant(number, torch.int32) for number in (0, 1))
+        return Gather(self._operations.record("where", condition, zero, one).number, 0, 1)
+
     def check_bounds(self, index: sympy.Expr, size: Any, *, lower: bool, upper: bool) -> None:
         """Positions are known here: what leaves its bounds is an error in eager. Under a mask it may, unseen."""
         if self._masks:

@@ -80,6 +80,8 @@ class LoopRecorder(DefaultHandler):
         self._stores: list[Store] = []
         self._stored: dict[str, tuple[IndexSum, RecordedValue | None]] = {}
         self._node: SchedulerNode | None = None
+        self._asserted: RecordedValue | None = None
+        self.asserting: set[str] = set()
 
     @property
     def must_split(self) -> bool:
@@ -140,9 +142,13 @@ class LoopRecorder(DefaultHandler):
         access, op = self._indices.store(name, dtype, total), _STORE_MODES[mode]
         if op is not TransferOp.STORE and self._indices.affine_only:
             raise UnsupportedError(f"store with mode {mode!r} to {name}")
-        self._stores.append(Store(access, value.number, op))
         mutated = self._node.get_output(name).get_mutations() if self._node is not None else ()
         forwarded = value if op is TransferOp.STORE and not access.gathers else None
+        if self._asserted is not None:
+            access = replace(access, gathers=(*access.gathers, self._indices.holds(self._asserted)))
+            self._asserted = None
+            self.asserting.add(name)
+        self._stores.append(Store(access, value.number, op))
         for stored in (name, *mutated):
             self._stored[stored] = total, forwarded
 
@@ -165,6 +171,12 @@ class LoopRecorder(DefaultHandler):
     def masked(self, mask: RecordedValue, body: Any, other: Any) -> RecordedValue:
         """`body()` where `mask` holds, else `other`."""
         return self._indices.masked(mask, body, other)
+
+    def device_assert_async(self, cond: RecordedValue, msg: str) -> RecordedValue:
+        """An assertion: the store of its value, which Inductor makes for every assertion, faults where it is false.
+        `asserting` names the buffers of such stores, which nobody reads and which have to be stored all the same."""
+        self._asserted = cond
+        return cond
 
     def reduction(
         self, dtype: torch.dtype, src_dtype: torch.dtype, reduction_type: str, value: RecordedValue

@@ -22,7 +22,7 @@ _BY_REASON = {
         " laguerre_polynomial_l"
     ),
     "other backends' own operation; it does not reach this one": (
-        "output placeholder halide_clamp inline_asm_elementwise device_assert_async"
+        "output placeholder halide_clamp inline_asm_elementwise"
     ),
 }
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.nn.functional import avg_pool2d, cross_entropy, embedding, interpolate, max_pool2d, pad
+from torch.nn.functional import avg_pool2d, cross_entropy, embedding, interpolate, max_pool2d, one_hot, pad
 
 from pytorchsim.errors import MachineFault, UnsupportedError
 
@@ -38,6 +38,8 @@ def test_positions_as_values(check_cases: CheckCases) -> None:
             "a prefix": (lambda a: torch.where(torch.arange(37) < 5, a, -a), (R(13, 37),)),
             "linspace": (lambda a: a * torch.linspace(-1, 1, 37), (R(13, 37),)),
             "reduced": (lambda a: (a * torch.arange(37)).amax(1), (R(13, 37),)),
+            "one_hot": (lambda i: one_hot(i, 12), (_indices(12, 20),)),
+            "an expert mask": (lambda i: one_hot(i, 8).permute(2, 1, 0) * 2, (_indices(8, 40, 2),)),
             "of rows": (lambda a: a.sum(1) * torch.arange(13), (torch.ones(13, 37),)),
         },
         tolerance=1e-6,
@@ -300,6 +302,14 @@ def test_an_index_out_of_range_is_an_error(case: Case) -> None:
     with pytest.raises(MachineFault, match="out of range") as raised:
         _compiled(function)(*tensors)
     assert raised.value.site.kind == "index-out-of-range"
+
+
+@pytest.mark.parametrize("wrong", [3, -1])
+def test_an_assertion_of_the_graph_is_checked(wrong: int) -> None:
+    """`one_hot` asserts that its classes are in range, and computes zeros for those that are not."""
+    with pytest.raises(MachineFault) as raised:
+        _compiled(lambda i: one_hot(i, 3))(torch.tensor([0, wrong, 2]))
+    assert "assert" in raised.value.site.kernel
 
 
 def test_a_position_out_of_range_is_refused() -> None:

@@ -18,6 +18,7 @@ TAKEN_BY_THE_RECORDER = {
     "indirect_indexing",
     "check_bounds",
     "masked",
+    "device_assert_async",
 }
 
 
