@@ -34,8 +34,8 @@ aten = torch.ops.aten
 
 @lowers(aten.roll.default)
 def _roll(x: ir.TensorBox, shifts: Any, dims: Any = ()) -> Any:
-    """Two contiguous slices joined by `cat`, for each rolled dimension. The input is realised as a copy first: what
-    computes it would be computed twice, and views of it would bring back `(i + c) % n`, which no transfer walks."""
+    """Two contiguous slices joined by `cat`, for each rolled dimension. The input is realised first, a view as a copy:
+    what computes it would be computed twice, and a view would bring back `(i + c) % n`, which no transfer walks."""
     shifts = [shifts] if isinstance(shifts, int) else [int(shift) for shift in shifts]
     dims = [dims] if isinstance(dims, int) else [int(dim) for dim in dims]
     sizes = [int(size) for size in x.get_size()]
@@ -49,13 +49,16 @@ def _roll(x: ir.TensorBox, shifts: Any, dims: Any = ()) -> Any:
 
 def _rolled(x: ir.TensorBox, shift: int, dim: int) -> Any:
     size = int(x.get_size()[dim]) if x.get_size() else 1
-    copied = clone(x)
-    copied.realize()
     if size < 2 or shift % size == 0:
-        return copied
+        return clone(x)
+    if isinstance(x.data, ir.StorageBox):
+        x.realize()  # not a view: its own buffer is as good as a copy
+    else:
+        x = clone(x)
+        x.realize()
     first = size - shift % size
     slice_ = lowerings[aten.slice.Tensor]
-    return lowerings[aten.cat.default]([slice_(copied, dim, first, size), slice_(copied, dim, 0, first)], dim)
+    return lowerings[aten.cat.default]([slice_(x, dim, first, size), slice_(x, dim, 0, first)], dim)
 
 
 # ---- Scatter -------------------------------------------------------------------------------------------------------

@@ -16,9 +16,9 @@ from pytorchsim.templates.iteration_space import IterationSpace
 from pytorchsim.templates.loop_program import Operation
 from pytorchsim.templates.recorded_types import machine_dtype
 
-__all__ = ["IndexEmitter", "OperationRecorder", "RecordedValue", "values_inside"]
+__all__ = ["INT32_LIMIT", "IndexEmitter", "OperationRecorder", "RecordedValue", "values_inside"]
 
-_INT32_LIMIT = 1 << 31
+INT32_LIMIT = 1 << 31
 
 
 class RecordedValue:
@@ -54,7 +54,7 @@ class IndexEmitter:
     def emit(self, total: IndexSum) -> RecordedValue:
         """Operations that compute `total`."""
         reach = max(_reach(total), 1)
-        dtype = torch.int32 if reach < _INT32_LIMIT else torch.int64
+        dtype = torch.int32 if reach < INT32_LIMIT else torch.int64
         return self._emit_sum(total, dtype)
 
     def _emit_sum(self, total: IndexSum, dtype: torch.dtype) -> RecordedValue:

@@ -19,7 +19,13 @@ from torch._inductor.virtualized import V
 from pytorchsim.errors import UnsupportedError
 from pytorchsim.target.descriptor import MAX_INDEX_TILES
 from pytorchsim.templates.index_analysis import affine_of, index_sum
-from pytorchsim.templates.index_emitter import IndexEmitter, OperationRecorder, RecordedValue, values_inside
+from pytorchsim.templates.index_emitter import (
+    INT32_LIMIT,
+    IndexEmitter,
+    OperationRecorder,
+    RecordedValue,
+    values_inside,
+)
 from pytorchsim.templates.index_terms import AxisTerm, IndexSum, Term, ValueTerm, sum_of
 from pytorchsim.templates.iteration_space import IterationSpace
 from pytorchsim.templates.loop_program import Access, AffineIndex, Gather
@@ -48,6 +54,7 @@ class IndexRecorder:
         self._symbols: dict[sympy.Symbol, ValueTerm] = {}
         self._emitter = IndexEmitter(operations, space)
         self._sums: dict[int, IndexSum] = {}
+        self._narrow: dict[int, RecordedValue] = {}
         self._conditions: dict[int, Condition] = {}
         self._filled: dict[int, int] = {}
         self._masks: list[_Mask] = []
@@ -144,10 +151,28 @@ class IndexRecorder:
             raise UnsupportedError(f"the value of index {index}")
         value = self._emitter.emit(total)
         self._sums[value.number] = total
-        if not dtype.is_floating_point and dtype != torch.bool and dtype.itemsize >= 4:
-            value = self._operations.convert(value, dtype)
+        if dtype in (torch.int32, torch.int64):
+            narrow, value = value, self._operations.convert(value, dtype)
             self._sums[value.number] = total
+            self._narrow[value.number] = narrow
         return value
+
+    def compared(self, args: Sequence[Any]) -> Sequence[Any]:
+        """The operands of a comparison; where all are positions or integers that fit 32 bits, as those: half the
+        registers, the same answer."""
+        narrow = [self._as_int32(arg) for arg in args]
+        known = [arg for arg in narrow if arg is not None]
+        return known if len(known) == len(args) and any(isinstance(arg, RecordedValue) for arg in known) else args
+
+    def _as_int32(self, arg: Any) -> RecordedValue | int | None:
+        if not isinstance(arg, RecordedValue):
+            return arg if isinstance(arg, int) and abs(arg) < INT32_LIMIT else None
+        narrow = self._narrow.get(arg.number)
+        if narrow is not None and narrow.dtype == torch.int32:
+            return narrow
+        total = self._sums.get(arg.number)
+        literal = total is not None and not total.terms and abs(total.constant) < INT32_LIMIT
+        return total.constant if literal and total is not None else None
 
     def note(self, name: str, args: Sequence[Any], result: Any) -> None:
         """Remember what a comparison of positions, or a conjunction of such, says about the axes."""
@@ -182,6 +207,7 @@ class IndexRecorder:
         """A symbol that stands for `value`, an index below `size`, in index expressions."""
         if self.affine_only:
             raise UnsupportedError("an index that is itself a value")
+        value = self._narrow.get(value.number, value)
         if value.dtype not in (torch.int32, torch.int64):
             value = self._operations.convert(value, torch.int64)
         for mask in self._masks:

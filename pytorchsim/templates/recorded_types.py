@@ -19,9 +19,9 @@ from pytorchsim.templates.decompositions import FLOAT32_ONLY
 from pytorchsim.templates.vector_ops import INTERNAL, SFU_OPERATIONS
 from pytorchsim.templates.vector_values import NARROW_FLOATS
 
-__all__ = ["computed_type", "is_narrow", "machine_dtype", "operand_types", "result_type"]
+__all__ = ["COMPARISONS", "computed_type", "is_narrow", "machine_dtype", "operand_types", "result_type"]
 
-_COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 _LOGIC = frozenset({"logical_and", "logical_or", "logical_xor", "logical_not"})
 _TESTS = frozenset({"isnan", "isinf", "signbit"})
 
@@ -65,7 +65,7 @@ def result_type(name: str, args: Sequence[Any]) -> torch.dtype:
 
 def operand_types(name: str, args: Sequence[Any], result: torch.dtype) -> list[torch.dtype]:
     """The type that each operand is converted to before operation `name`."""
-    if name in _COMPARISONS:
+    if name in COMPARISONS:
         return [promote_types(args)] * len(args)
     if name in _LOGIC:
         return [torch.bool] * len(args)

@@ -28,6 +28,7 @@ from pytorchsim.templates.index_terms import IndexSum
 from pytorchsim.templates.iteration_space import IterationSpace
 from pytorchsim.templates.loop_program import Access, Gather, LoopProgram, Operation, Store
 from pytorchsim.templates.recorded_types import (
+    COMPARISONS,
     computed_type,
     is_narrow,
     machine_dtype,
@@ -270,6 +271,8 @@ class LoopRecorder(DefaultHandler):
             return self._decompose(name, args)
         if name not in EMITTERS:
             raise UnsupportedError(f"operation {name!r}: {UNSUPPORTED[name]}")
+        if name in COMPARISONS:
+            args = tuple(self._indices.compared(args))
         dtype = result_type(name, args)
         operands = tuple(
             self._operand(arg, wanted).number
