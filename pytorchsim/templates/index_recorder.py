@@ -59,12 +59,15 @@ class IndexRecorder:
         self._filled: dict[int, int] = {}
         self._masks: list[_Mask] = []
         self._out_of_range: list[str] = []
+        self._within: list[RecordedValue] = []
         self.must_split = False
 
     def check(self) -> None:
-        """UnsupportedError if an index leaves its bounds."""
+        """UnsupportedError if an index leaves its bounds, or has bounds that no access could check."""
         if self._out_of_range:
             raise UnsupportedError("; ".join(self._out_of_range))
+        if self._within:
+            raise UnsupportedError("bounds of an index that no access follows")
 
     # ---- Accesses ----------------------------------------------------------------------------------------------
 
@@ -115,18 +118,21 @@ class IndexRecorder:
         return AffineIndex((0,) * len(self._space.sizes)), (Gather(value.number, 1, length),)
 
     def _affine_and_gathers(self, total: IndexSum) -> tuple[AffineIndex, tuple[Gather, ...]]:
-        """An index as an affine part and at most `MAX_INDEX_TILES` gathered ones."""
+        """An index as an affine part and at most `MAX_INDEX_TILES` gathered ones. One of them is for the bounds that
+        positions have been asked to keep, if any."""
+        checks = [self.holds(self._all(self._within))] if self._within else []
+        self._within = []
         axes = [(term, c) for term, c in total.terms if isinstance(term, AxisTerm)]
         values = [(term, c) for term, c in total.terms if isinstance(term, ValueTerm)]
         others = [(term, c) for term, c in total.terms if not isinstance(term, (AxisTerm, ValueTerm))]
         nested = any(True for term, _ in others for _ in values_inside(term))
-        if nested or len(values) + bool(others) > MAX_INDEX_TILES:
+        if nested or len(values) + bool(others) + len(checks) > MAX_INDEX_TILES:
             gathered = [self._computed([*values, *others], checked=True)]
         else:
             gathered = [(Gather(term.number, c, term.extent, term.wrap), 0) for term, c in values]
             gathered += [self._computed(others, checked=False)] if others else []
         affine = affine_of(sum_of(axes, total.constant + sum(shift for _, shift in gathered)), len(self._space.sizes))
-        return affine, tuple(gather for gather, _ in gathered)
+        return affine, (*(gather for gather, _ in gathered), *checks)
 
     def _computed(self, terms: Sequence[tuple[Term, int]], *, checked: bool) -> tuple[Gather, int]:
         """A sum of terms computed in the lanes, as a gather of non-negative values, and what is to be added to it.
@@ -226,12 +232,29 @@ class IndexRecorder:
         return Gather(self._operations.record("where", condition, zero, one).number, 0, 1)
 
     def check_bounds(self, index: sympy.Expr, size: Any, *, lower: bool, upper: bool) -> None:
-        """Positions are known here: what leaves its bounds is an error in eager. Under a mask it may, unseen."""
+        """What leaves its bounds is an error in eager: here one of the compile where only positions decide, else of
+        the machine, at the next access. Under a mask it may leave them, unseen."""
         if self._masks:
             return
-        least, most = self.sum(index).interval()
-        if (lower and least < 0) or (upper and most >= int(size)):
+        total = self.sum(index)
+        least, most = total.interval()
+        below, above = lower and least < 0, upper and most >= int(size)
+        if not (below or above):
+            return
+        if total.is_affine:
             self._out_of_range.append(f"index {index} takes values {least}..{most}, outside 0..{int(size) - 1}")
+            return
+        value = self._emitter.emit(total)
+        if below:
+            self._within.append(self._operations.record("ge", value, 0))
+        if above:
+            self._within.append(self._operations.record("lt", value, int(size)))
+
+    def _all(self, conditions: Sequence[RecordedValue]) -> RecordedValue:
+        result = conditions[0]
+        for condition in conditions[1:]:
+            result = self._operations.record("and_", result, condition)
+        return result
 
     def masked(self, mask: RecordedValue, body: Callable[[], Any], other: Any) -> RecordedValue:
         """`body()` where `mask` holds, else `other`."""

@@ -224,16 +224,33 @@ def test_losses_and_gradients(check_cases: CheckCases) -> None:
     check_cases({"cross entropy": (cross_entropy, (R(20, 24), _indices(24, 20)))}, tolerance=1e-5)
 
 
-def test_embedding_gradient(config: str) -> None:
-    table = R(40, 8, requires_grad=True)
-    same = table.detach().clone().requires_grad_()
-    rows = _indices(40, 5, 9)
-    compiled = torch.compile(
-        embedding, backend="pytorchsim", fullgraph=True, options={"strict": True, "config": config}
-    )
-    compiled(rows, table).square().sum().backward()
-    embedding(rows, same).square().sum().backward()
-    torch.testing.assert_close(table.grad, same.grad, rtol=1e-4, atol=1e-4)
+GRADIENTS: dict[str, Case] = {
+    "embedding": (lambda w, i: embedding(i, w, padding_idx=3).tanh(), (R(40, 8), _indices(40, 5, 9))),
+    "gather": (lambda a, i: a.gather(1, i) * 2, (R(20, 24), _indices(24, 20, 50))),
+    "index": (lambda a, i, j: a[i, j].exp(), (R(20, 24), _indices(20, 70), _indices(24, 70))),
+    "scatter_add": (lambda a, i, v: a.scatter_add(1, i, v) ** 2, (R(20, 24), _indices(24, 20, 50), R(20, 50))),
+    "moves": (lambda a, b: pad(torch.cat([a.roll(2, 0), b.flip(1)], 1), (1, 2, 3, 0)).sigmoid(), (R(9, 7), R(9, 5))),
+    "reflection": (lambda a: pad(a, (2, 3), mode="reflect") ** 2, (R(3, 4, 9),)),
+    "windows": (lambda a: a.unfold(1, 4, 2) ** 2, (R(3, 20),)),
+    "maximum pool": (lambda a: max_pool2d(a, 3, 2, 1) ** 2, (R(1, 3, 9, 9),)),
+    "triangle": (lambda a: a.tril().logsumexp(1), (R(20, 24),)),
+}
+
+
+@pytest.mark.parametrize("case", GRADIENTS.values(), ids=GRADIENTS.keys())
+def test_gradients(config: str, case: Case) -> None:
+    """The backward of a gather is a scatter that adds, of a pad a slice, and so on."""
+    function, tensors = case
+    ours, eagers = ([t.clone().requires_grad_() if t.is_floating_point() else t for t in tensors] for _ in range(2))
+    torch._dynamo.reset()
+    options = {"strict": True, "config": config}
+    result = torch.compile(function, backend="pytorchsim", fullgraph=True, options=options)(*ours)
+    expected = function(*eagers)
+    weight = torch.randn_like(expected)
+    (result * weight).sum().backward()
+    (expected * weight).sum().backward()
+    for mine, theirs in zip(ours, eagers, strict=True):
+        torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-4, atol=1e-4)
 
 
 def test_gathers_in_rows_longer_than_the_scratchpad(check_cases: CheckCases) -> None:
