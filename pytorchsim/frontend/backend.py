@@ -23,6 +23,7 @@ from pytorchsim.frontend import index_lowerings as _index_lowerings  # noqa: F40
 from pytorchsim.frontend import product_lowerings as _product_lowerings  # noqa: F401  importing it registers
 from pytorchsim.frontend.decompositions import decomposition_table
 from pytorchsim.frontend.graph_breaks import check_graph_break
+from pytorchsim.frontend.lowerings import admit_fallbacks
 from pytorchsim.frontend.options import parse_options
 from pytorchsim.frontend.recompile_limit import check_recompile_limit
 from pytorchsim.frontend.registration import install
@@ -75,6 +76,7 @@ def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], session: S
 
     def inner_compile(graph: torch.fx.GraphModule, inputs: Sequence[Any], **kwargs: Any) -> Any:
         with surfacing(strict=session.strict), session_scope(session):
+            admit_fallbacks(graph, backward=bool(kwargs.get("is_backward")))
             return inductor.compile_fx_inner(graph, inputs, **kwargs)
 
     with session_scope(session):

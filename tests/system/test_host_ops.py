@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch._dynamo import config as dynamo_config
 from torch._dynamo.utils import counters
+from torch._inductor.lowering import lowerings
 
 import pytorchsim.runtime
 from pytorchsim.errors import HostOpError, HostOpWarning, PyTorchSimError, UnsupportedError
@@ -160,3 +161,13 @@ def test_refusal_in_the_lazy_backward_has_its_type() -> None:
     with pytest.raises(PyTorchSimError, match=r"aten\.median") as caught:
         compiled(x).backward(torch.ones(3, 4))
     assert isinstance(caught.value, HostOpError)
+
+
+@pytest.mark.parametrize("ci", [False, True])
+def test_the_variable_ci_changes_nothing(monkeypatch: pytest.MonkeyPatch, ci: bool) -> None:
+    """With it, Inductor refuses its own implicit fallbacks by an assertion, before a lowering of ours is asked."""
+    monkeypatch.setenv("CI", "true") if ci else monkeypatch.delenv("CI", raising=False)
+    monkeypatch.delitem(lowerings, torch.ops.aten.roll.default, raising=False)
+    x = torch.arange(12.0).reshape(3, 4)
+    torch._dynamo.reset()
+    assert torch.equal(torch.compile(lambda x: x.roll(1, 0), backend="pytorchsim", options=STRICT)(x), x.roll(1, 0))
