@@ -41,6 +41,40 @@ CopyElements copier(uint32_t element_bytes) {
 // Strided on both sides: rows in short stretches, so that the lines of all lanes stay in the cache.
 constexpr int64_t kStretch = 16;
 
+// Where elements c, c + step, c + 2 step ... of the lane group lie, without the axes inside the lane.
+class LanePointers {
+ public:
+  LanePointers(const TransferPlan& plan, Scratchpad& scratchpad, uint32_t lanes, int64_t step)
+      : t_(plan.descriptor),
+        scratchpad_(scratchpad),
+        lanes_(lanes),
+        spad_offset_(plan.spad_offset),
+        step_(step) {}
+
+  // `count` pointers, valid until the next call.
+  uint8_t* const* from(int64_t c, int64_t count) {
+    if (c == first_ && count == static_cast<int64_t>(pointers_.size())) return pointers_.data();
+    first_ = c;
+    pointers_.resize(static_cast<size_t>(count));
+    for (size_t i = 0; i < pointers_.size(); ++i) {
+      const int64_t index = c + static_cast<int64_t>(i) * step_, run = index / t_.lane_stride;
+      const int64_t slot = run / lanes_ * t_.lane_stride + index % t_.lane_stride;
+      pointers_[i] = scratchpad_.lane(static_cast<uint32_t>(run % lanes_)) + spad_offset_ +
+                     slot * t_.slot_stride * t_.element_bytes;
+    }
+    return pointers_.data();
+  }
+
+ private:
+  const TransferDescriptor& t_;
+  Scratchpad& scratchpad_;
+  uint32_t lanes_;
+  uint64_t spad_offset_;
+  int64_t step_;
+  int64_t first_ = -1;
+  std::vector<uint8_t*> pointers_;
+};
+
 }  // namespace
 
 bool for_each_tile(const TransferPlan& plan, const Block& block, Scratchpad& scratchpad, uint32_t lanes,
@@ -70,8 +104,12 @@ bool for_each_tile(const TransferPlan& plan, const Block& block, Scratchpad& scr
     (t.axes[a].lane ? first_c : first_cell) +=
         (t.axes[a].lane ? radix[a] : t.axes[a].spad_stride) * block.lo[a];
 
-  std::vector<uint8_t*> pointers(block.n[lane_axis]);
-  int64_t pointers_of = -1;
+  // Neighbours of a run that lie side by side in the lane are rows as well, where no other axis is.
+  const bool run_rows = row_axis == kMaxRank && t.lane_stride > 1 && t.slot_stride == 1;
+  const int64_t run_length = run_rows ? t.lane_stride : 1, lane_dram = t.axes[lane_axis].dram_stride;
+  const int64_t rows = row_axis == kMaxRank ? 1 : int64_t{block.n[row_axis]};
+  const int64_t row_dram = row_axis == kMaxRank ? 0 : t.axes[row_axis].dram_stride;
+  LanePointers pointers(plan, scratchpad, lanes, run_length);
   std::array<int64_t, kMaxRank> at = {};
   for (;;) {
     int64_t c = first_c, cell = first_cell, dram = block.dram_first;
@@ -80,18 +118,21 @@ bool for_each_tile(const TransferPlan& plan, const Block& block, Scratchpad& scr
       (axis.lane ? c : cell) += (axis.lane ? radix[outer[i]] : axis.spad_stride) * at[i];
       dram += axis.dram_stride * at[i];
     }
-    if (c != pointers_of) {
-      pointers_of = c;
-      for (size_t i = 0; i < pointers.size(); ++i) {
-        const int64_t index = c + static_cast<int64_t>(i), run = index / t.lane_stride;
-        const int64_t slot = run / lanes * t.lane_stride + index % t.lane_stride;
-        pointers[i] = scratchpad.lane(static_cast<uint32_t>(run % lanes)) + plan.spad_offset +
-                      slot * t.slot_stride * t.element_bytes;
+    const size_t offset = static_cast<size_t>(cell) * t.element_bytes;
+    for (int64_t left = block.n[lane_axis]; left > 0;) {
+      if (run_rows) {  // the rest of a run, then whole runs, then the start of one
+        const int64_t whole = c % run_length == 0 ? left / run_length : 0;
+        const int64_t length = whole ? run_length : std::min(left, run_length - c % run_length);
+        const int64_t count = whole ? whole : 1;
+        visit({pointers.from(c, count), offset, length, count, dram, lane_dram, run_length * lane_dram});
+        c += length * count;
+        left -= length * count;
+        dram += length * count * lane_dram;
+      } else {
+        visit({pointers.from(c, left), offset, rows, left, dram, row_dram, lane_dram});
+        left = 0;
       }
     }
-    visit({pointers.data(), static_cast<size_t>(cell) * t.element_bytes,
-           row_axis == kMaxRank ? 1 : int64_t{block.n[row_axis]}, block.n[lane_axis], dram,
-           row_axis == kMaxRank ? 0 : t.axes[row_axis].dram_stride, t.axes[lane_axis].dram_stride});
     size_t i = outer_count;
     while (i > 0 && ++at[i - 1] == block.n[outer[i - 1]]) at[--i] = 0;
     if (i == 0) return true;

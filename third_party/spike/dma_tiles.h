@@ -1,5 +1,6 @@
-// The fast way through a block: tiles of one lane axis by one axis that is contiguous in the lane. Only where
-// every element is distinct, so that the order does not show.
+// The fast way through a block: tiles of one lane axis by one axis that is contiguous in the lane, which may
+// be the runs of neighbours that a lane holds. Only where every element is distinct, so that the order does
+// not show.
 #pragma once
 
 #include <cstdint>

@@ -236,19 +236,39 @@ def test_tiles_of_usual_shape(machine: Machine, pattern: str, dtype: Dtype, op: 
     offset = 800 if row_stride < 0 else 0
     descriptor = Descriptor(0, op, dtype, axes, offset, spad(0), fill=7, bounds=bounds)
     for lane_run in (1, 2):
-        case = Case(replace(descriptor, lane_stride=lane_run), {}, 32, (0, 0), 0, 2)
-        rng = np.random.default_rng(len(pattern))
-        contents = np.zeros((LANES, REGION), np.uint8)
-        contents[:, :3072] = random_elements(dtype, (LANES, 3072), rng)
-        dram = random_elements(dtype, (1, 2048 * dtype.bytes), rng)[0].copy()
-        scratchpad = np.full((LANES, SLICE_BYTES), 0xFF, np.uint8)
-        scratchpad[:, :REGION] = contents
-        model = Model(scratchpad, dram.copy(), 0)
-        model.run(case.descriptor, {}, 32)
-        play(machine, case, dram, contents)
-        assert (dram == model.dram).all()
-        for lane in range(LANES):
-            assert machine.slice(lane)[:REGION] == model.scratchpad[lane, :REGION].tobytes()
+        check_tile(machine, replace(descriptor, lane_stride=lane_run))
+
+
+@pytest.mark.parametrize("op", [TransferOp.LOAD, TransferOp.STORE, TransferOp.STORE_ADD], ids=lambda op: op.name)
+@pytest.mark.parametrize("dtype", [dtypes.I8, dtypes.I16, dtypes.F32, dtypes.I64], ids=lambda d: d.name)
+@pytest.mark.parametrize("stride", [1, 3, -1])
+@pytest.mark.parametrize("first", [-3, -1, 0, -7])
+def test_runs_that_are_dense_in_the_lane(
+    machine: Machine, stride: int, first: int, dtype: Dtype, op: TransferOp
+) -> None:
+    """57 positions in runs of 3 over 8 lanes, twice, clipped in the middle of runs: three turns over the lanes."""
+    axes = (Axis(2, 500, 16), Axis(57, stride, 1, lane=True))
+    bounds = (Bound(first, (0, 1), 50),)
+    descriptor = Descriptor(0, op, dtype, axes, 200, spad(0), fill=7, bounds=bounds, lane_stride=3)
+    check_tile(machine, descriptor)
+
+
+def check_tile(machine: Machine, descriptor: Descriptor) -> None:
+    """A transfer of random elements against the model."""
+    dtype = descriptor.dtype
+    case = Case(descriptor, {}, 32, (0, 0), 0, 2)
+    rng = np.random.default_rng(len(descriptor.axes))
+    contents = np.zeros((LANES, REGION), np.uint8)
+    contents[:, :3072] = random_elements(dtype, (LANES, 3072), rng)
+    dram = random_elements(dtype, (1, 2048 * dtype.bytes), rng)[0].copy()
+    scratchpad = np.full((LANES, SLICE_BYTES), 0xFF, np.uint8)
+    scratchpad[:, :REGION] = contents
+    model = Model(scratchpad, dram.copy(), 0)
+    model.run(case.descriptor, {}, 32)
+    play(machine, case, dram, contents)
+    assert (dram == model.dram).all()
+    for lane in range(LANES):
+        assert machine.slice(lane)[:REGION] == model.scratchpad[lane, :REGION].tobytes()
 
 
 def check_trace(result: Any, case: Case, before: np.ndarray, after: np.ndarray) -> None:
