@@ -37,9 +37,32 @@ def decomposition_table() -> DecompositionTable:
     table = DecompositionTable(select_decomp_table())
     for overload in (*_PRODUCTS, *_MOVES):
         table.pop(overload, None)
+    table[aten.mul.Tensor] = _mul
+    table[aten.addmv.default] = _addmv
+    table[aten.addbmm.default] = _addbmm
     table[aten.argmax.default] = _argmax
     table[aten.argmin.default] = _argmin
     return table
+
+
+def _mul(x: torch.Tensor, other: Any) -> Any:
+    """Floats times an integer as floats: Inductor folds `x * 0` to 0, which it is not where x is not finite."""
+    floating = isinstance(x, torch.Tensor) and x.is_floating_point()
+    return aten.mul.Tensor(x, float(other)) if floating and isinstance(other, int) else NotImplemented
+
+
+def _addmv(x: torch.Tensor, matrix: torch.Tensor, vector: torch.Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """beta * x + alpha * (matrix @ vector), as the product with a matrix of one column."""
+    bias = x.expand(matrix.shape[0]).unsqueeze(1)
+    return aten.addmm.default(bias, matrix, vector.unsqueeze(1), beta=beta, alpha=alpha).squeeze(1)
+
+
+def _addbmm(x: torch.Tensor, left: torch.Tensor, right: torch.Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """beta * x + alpha * sum(left[i] @ right[i]): one product whose k runs over the batch, too."""
+    batch, m, k = left.shape
+    return aten.addmm.default(
+        x, left.permute(1, 0, 2).reshape(m, batch * k), right.reshape(batch * k, -1), beta=beta, alpha=alpha
+    )
 
 
 def _argmax(x: torch.Tensor, dim: int | None = None, keepdim: bool = False) -> Any:

@@ -1,10 +1,11 @@
-"""Lowerings of operations that move elements: roll as slices, scatters of every type and kind.
+"""Lowerings of operations that move elements: roll as slices, cat, scatters of every type and kind.
 
 In: Inductor's IR of the operands. Out: IR. Importing this module registers them, for our graphs only.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -58,7 +59,27 @@ def _rolled(x: ir.TensorBox, shift: int, dim: int) -> Any:
         x.realize()
     first = size - shift % size
     slice_ = lowerings[aten.slice.Tensor]
-    return lowerings[aten.cat.default]([slice_(x, dim, first, size), slice_(x, dim, 0, first)], dim)
+    return _joined([slice_(x, dim, first, size), slice_(x, dim, 0, first)], dim)
+
+
+# ---- Cat -----------------------------------------------------------------------------------------------------------
+
+
+@lowers(aten.cat.default)
+def _cat(tensors: Sequence[ir.TensorBox], dim: int = 0) -> Any:
+    """Each tensor is stored straight into its part of the result."""
+    return _joined(tensors, dim)
+
+
+def _joined(tensors: Sequence[ir.TensorBox], dim: int) -> Any:
+    """As the stock lowering, which leaves 8-bit integers to the host."""
+    if any(tensor.get_dtype() not in (torch.int8, torch.uint8) for tensor in tensors):
+        return lowerings[aten.cat.default](tensors, dim)
+    filled = [tensor for tensor in tensors if tensor.get_size() != [0]] or tensors[:1]
+    dtype = functools.reduce(torch.promote_types, [tensor.get_dtype() for tensor in tensors])
+    filled = [to_dtype(tensor, dtype) for tensor in filled]
+    rank = len(filled[0].get_size())
+    return clone(filled[0]) if len(filled) == 1 else ir.TensorBox(ir.ConcatKernel.create(filled, dim % rank))
 
 
 # ---- Scatter -------------------------------------------------------------------------------------------------------

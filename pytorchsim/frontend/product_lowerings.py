@@ -7,12 +7,13 @@ the host-op policy then sees.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch._inductor import ir
 from torch._inductor.kernel.mm_common import mm_args
-from torch._inductor.lowering import lowerings
+from torch._inductor.lowering import expand, lowerings
 
 from pytorchsim.config.session import current_session
 from pytorchsim.frontend.lowerings import lowers
@@ -38,18 +39,26 @@ def _integer_product(left: ir.TensorBox, right: ir.TensorBox) -> ir.TensorBox | 
 def _product_and_bias(
     bias: ir.TensorBox, left: ir.TensorBox, right: ir.TensorBox, *, beta: float = 1, alpha: float = 1
 ) -> Any:
-    """beta * bias + alpha * (X @ W). The sum is realised, so that it becomes the product's epilogue instead of part
-    of each of its users."""
+    """beta * bias + alpha * (X @ W); by definition (BLAS) what is multiplied by 0 is not read, finite or not. The sum
+    is realised, so that it becomes the product's epilogue instead of part of each of its users."""
+    if alpha == 0:
+        return _scaled_bias(bias, [*left.get_size()[:-1], right.get_size()[-1]], beta)
     product = _product(left, right)
     if product is None:
         return None
     scaled = lowerings[aten.mul.Tensor](product, alpha) if alpha != 1 else product
     if beta == 0:
-        return scaled  # by definition, also where the bias is not finite
+        return scaled
     added = lowerings[aten.mul.Tensor](bias, beta) if beta != 1 else bias
     total = lowerings[aten.add.Tensor](scaled, added)
     total.realize()
     return total
+
+
+def _scaled_bias(bias: ir.TensorBox, shape: Sequence[Any], beta: float) -> Any:
+    if beta == 0:
+        return lowerings[aten.full](shape, 0, dtype=bias.get_dtype(), device=bias.get_device())
+    return lowerings[aten.mul.Tensor](expand(bias, shape), beta)
 
 
 def _template(left: ir.TensorBox, right: ir.TensorBox, result: torch.dtype) -> ir.TensorBox | None:

@@ -237,6 +237,6 @@ def partial_dtypes(program: LoopProgram, reduction: int) -> tuple[Dtype, ...]:
     return REDUCTIONS[program.operations[reduction].reduction or ""].parts(_value_dtype(program, reduction))
 
 
-def accumulators(program: LoopProgram, reductions: Sequence[int]) -> list[BufferKey]:
+def accumulators(program: LoopProgram, reductions: Sequence[int]) -> list[Accumulator]:
     """The buffers that hold partial results of `reductions` between tile functions."""
     return [Accumulator(n, part) for n in reductions for part in range(len(partial_dtypes(program, n)))]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from pytorchsim.config.model import NpuConfig
+from pytorchsim.target.dtypes import I32
 from pytorchsim.templates.footprint import BufferNeed
 from pytorchsim.templates.gemm_problem import GemmFusion, GemmProblem, Operand, Part
 from pytorchsim.templates.loop_program import Access, LoopProgram
@@ -174,7 +175,9 @@ def fused_tile(program: LoopProgram, block: Block, config: NpuConfig) -> Tile:
     """How a program over a frame runs on a block: a vector lies along the walked axis; slots are its rows."""
     lmul, unroll = vector_registers(program, plan_stages(program))
     widest = max(
-        [access.dtype.bits for access in program.accesses()] + [op.dtype.bits for op in program.operations], default=32
+        I32.bits,  # of positions, by which the ends of blocks are masked
+        *(access.dtype.bits for access in program.accesses()),
+        *(op.dtype.bits for op in program.operations),
     )
     vector = max(2, lmul * config.core.vlen_bits // widest)
     while block.pitch % vector:

@@ -23,8 +23,9 @@ from pytorchsim.mlir import builders
 from pytorchsim.mlir.builders import Buffer, KernelBuilder
 from pytorchsim.target.descriptor import TransferOp
 from pytorchsim.templates.base import BuiltKernel
-from pytorchsim.templates.block import Accumulator, BufferKey, StoreBuffer
+from pytorchsim.templates.block import BufferKey, StoreBuffer
 from pytorchsim.templates.gathers import IndexForm, IndexTileKey, Phase
+from pytorchsim.templates.loop_buffers import loop_buffers
 from pytorchsim.templates.loop_program import Access, LoopProgram, direct_load
 from pytorchsim.templates.stages import Stage, plan_stages
 from pytorchsim.templates.tile import BUFFER_COPIES
@@ -78,7 +79,7 @@ def build_loop_kernel(
             tile=found.smallest.describe(),
             used_bytes=used.total_bytes,
             budget_bytes=config.core.scratchpad_bytes_per_lane,
-            shares=used.all_shares(),
+            shares=dict(used.shares),
             smallest=found.smallest.describe(),
         )
     tile = found.tile
@@ -105,28 +106,26 @@ class _Control:
         self._operands: dict[BufferKey, _Operand] = {}
         self._buffers: dict[BufferKey, Buffer] = {}
         self._memories: dict[BufferKey, ir.Value] = {}
-        for number, key in enumerate(self._plan.index_tiles):
-            self._declare_index_tile(key, f"index{number}")
-        for number, access in enumerate(self._plan.loads):
-            self._declare(access, f"in{number}", access, TransferOp.LOAD)
-        for number, store in enumerate(program.stores):
-            self._declare(StoreBuffer(number), f"out{number}", store.access, store.op)
+        for key, declared in loop_buffers(program, tile, functions.stages).items():
+            need = declared.need
+            self._buffers[key] = self._kernel.buffer(declared.name, need.bytes_per_copy, copies=need.copies)
+            if isinstance(key, IndexTileKey):
+                self._declare_index_transfer(key, declared.name)
+            elif isinstance(key, StoreBuffer):
+                store = program.stores[key.number]
+                self._declare_transfer(key, declared.name, store.access, store.op)
+            elif isinstance(key, Access):
+                self._declare_transfer(key, declared.name, key, TransferOp.LOAD)
 
-    def _declare(self, key: BufferKey, name: str, access: Access, op: TransferOp) -> None:
-        """The buffer and the descriptor of one access."""
+    def _declare_transfer(self, key: BufferKey, name: str, access: Access, op: TransferOp) -> None:
+        """The descriptor of one access."""
         transfer = access_transfer(self._program, self._tile, access, op, self._slots[access.buffer])
-        elements = self._tile.elements(row_level=self._program.is_row_level(access))
-        buffer = self._kernel.buffer(name, elements * access.dtype.bytes, copies=BUFFER_COPIES)
         indices = [self._buffers[tile] for tile in transfer.index_tiles]
         symbol = self._kernel.descriptor(f"transfer_{name}", transfer.descriptor, index_buffers=indices)
-        self._operands[key] = _Operand(buffer, symbol, transfer)
-        self._buffers[key] = buffer
+        self._operands[key] = _Operand(self._buffers[key], symbol, transfer)
 
-    def _declare_index_tile(self, key: IndexTileKey, name: str) -> None:
-        """The buffer of an index tile, and its descriptor if it is loaded as it is."""
-        entries = self._tile.index_tile_elements(self._program, key)
-        entry_bytes = self._program.operations[key.value].dtype.bytes
-        self._buffers[key] = self._kernel.buffer(name, entries * entry_bytes, copies=BUFFER_COPIES)
+    def _declare_index_transfer(self, key: IndexTileKey, name: str) -> None:
+        """The descriptor of an index tile that is loaded as it is."""
         access = direct_load(self._program, key.value)
         if key.form is IndexForm.DIRECT and access is not None:
             transfer = index_tile_transfer(self._program, self._tile, key, self._slots[access.buffer])
@@ -181,10 +180,6 @@ class _Control:
 
     def streamed(self, stages: Sequence[Stage], functions: Sequence[StreamedStage]) -> None:
         """Rows longer than a tile: every stage walks all tiles of its rows before the next one does."""
-        for function in functions:
-            for key in function.init.buffers if function.init else ():
-                if isinstance(key, Accumulator):
-                    self._declare_accumulator(key)
         row_gatherings = self._gatherings("row_indices", self._plan.rows)
         walk_gatherings = [
             self._gatherings(f"indices{number}_", phases) for number, phases in enumerate(self._plan.walks)
@@ -280,11 +275,6 @@ class _Control:
             scf.YieldOp([other])
         for copy_number in range(BUFFER_COPIES):
             builders.wait(_STORE_TAG + copy_number)
-
-    def _declare_accumulator(self, key: Accumulator) -> None:
-        elements = self._tile.elements(row_level=True)
-        widest = 8  # bytes: no accumulator's type is wider
-        self._buffers[key] = self._kernel.buffer(f"acc{key.operation}_{key.part}", elements * widest)
 
     def _refer(self) -> None:
         self._memories = {key: builders.buffer_ref(buffer) for key, buffer in self._buffers.items()}

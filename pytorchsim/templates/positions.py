@@ -73,10 +73,9 @@ class Positions:
         return self.of(AffineIndex(tuple(strides)), I32)
 
     def exists(self) -> ir.Value | None:
-        """Which elements of the vector exist in the reduced axes, as bits; None where all do. Steps past the end are
-        not taken where rows are inner."""
+        """Which elements of the vector exist in the reduced axes, as bits; None where all do."""
         tile = self.tile
-        if tile.rows_inner:
+        if not tile.walks_past_rows(self.extents):
             return None
         conditions = [
             self._below(self.along(axis), self.extents[axis])

@@ -1,4 +1,4 @@
-"""A tile: a block of a loop program's space, how it lies over the lanes, and how much scratchpad it takes.
+"""A tile: a block of a loop program's space, and how it lies over the lanes.
 
 In the lane a buffer is `outer` rows of `pitch` elements: the inner axes are dense and padded to whole vectors, the
 outer ones stride over them. Either the row axes are inner (`rows_inner`: a vector holds different rows, a walk steps
@@ -11,17 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from pytorchsim.config.model import NpuConfig
 from pytorchsim.templates.gathers import IndexForm, IndexTileKey, TransferPlan, direct_axes, plan_transfers
-from pytorchsim.templates.loop_program import Access, LoopProgram, direct_load
+from pytorchsim.templates.loop_program import LoopProgram, direct_load
 from pytorchsim.templates.stages import Stage, plan_stages
 
-__all__ = ["BUFFER_COPIES", "Footprint", "Tile", "footprint"]
+__all__ = ["BUFFER_COPIES", "Tile"]
 
 BUFFER_COPIES = 2
 """Each buffer that a transfer touches exists twice: one half computes while the other loads."""
-
-_ALIGNMENT_BYTES = 64
 
 
 @dataclass(frozen=True)
@@ -104,6 +101,14 @@ class Tile:
         """Whether a row is spread over the lanes."""
         return self.lane_axis in self.reduced_axes
 
+    def walks_past_rows(self, extents: tuple[int, ...]) -> bool:
+        """Whether vectors of a walk over a space of `extents` have elements past a row's end. Steps past the end are
+        not taken where rows are inner."""
+        if self.rows_inner:
+            return False
+        ragged = any(extents[axis] % self.sizes[axis] for axis in self.reduced_axes)
+        return ragged or self.pitch != self.inner_elements
+
     def elements(self, *, row_level: bool) -> int:
         """Elements per lane of one copy of a buffer."""
         return self.blocks * self.vector_elements if row_level else self.outer_count * self.pitch
@@ -143,55 +148,3 @@ class Tile:
         """The tile as a flat record for reports."""
         sizes = {f"axis{axis}": size for axis, size in enumerate(self.sizes)}
         return sizes | {"lane_axis": self.lane_axis, "lane_run": self.lane_run, "vector": self.vector_elements}
-
-
-@dataclass(frozen=True)
-class Footprint:
-    """Scratchpad bytes per lane. `shares`: one copy of each transferred buffer; `accumulators`: held over the tiles
-    of a row."""
-
-    shares: dict[str, int]
-    accumulators: dict[str, int]
-    stack_bytes: int
-
-    @property
-    def total_bytes(self) -> int:
-        """All copies of all buffers, accumulators and the stack."""
-        return BUFFER_COPIES * sum(self.shares.values()) + sum(self.accumulators.values()) + self.stack_bytes
-
-    @property
-    def one_tile_bytes(self) -> int:
-        """What a single tile needs: each buffer once, accumulators and the stack."""
-        return sum(self.shares.values()) + sum(self.accumulators.values()) + self.stack_bytes
-
-    def all_shares(self) -> dict[str, int]:
-        """Bytes by buffer, all copies, with the stack."""
-        copies = {name: BUFFER_COPIES * size for name, size in self.shares.items()}
-        return copies | self.accumulators | {"stack": self.stack_bytes}
-
-
-def footprint(
-    program: LoopProgram, tile: Tile, config: NpuConfig, stages: tuple[Stage, ...] | None = None
-) -> Footprint:
-    """Bytes per lane: a buffer for each distinct load, index tile and store, an accumulator for each reduction that
-    outlives a tile."""
-
-    def size(access: Access) -> int:
-        return _aligned(tile.elements(row_level=program.is_row_level(access)) * access.dtype.bytes)
-
-    plan = tile.plan(program, stages)
-    shares = {f"in{number}:{access.buffer}": size(access) for number, access in enumerate(plan.loads)}
-    for number, key in enumerate(plan.index_tiles):
-        entries = tile.index_tile_elements(program, key)
-        shares[f"index{number}"] = _aligned(entries * program.operations[key.value].dtype.bytes)
-    shares |= {f"out{number}:{store.access.buffer}": size(store.access) for number, store in enumerate(program.stores)}
-    held = {
-        f"acc{number}": _aligned(tile.elements(row_level=True) * op.dtype.bytes)
-        for number, op in enumerate(program.operations)
-        if op.reduction is not None and tile.streams(program.sizes)
-    }
-    return Footprint(shares, held, config.core.stack_reserve_bytes)
-
-
-def _aligned(size: int) -> int:
-    return -(-size // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES

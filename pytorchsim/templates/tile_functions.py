@@ -17,9 +17,9 @@ from mlir.dialects import scf
 
 from pytorchsim.mlir import builders
 from pytorchsim.mlir.builders import KernelBuilder, TileFunction
-from pytorchsim.target.dtypes import Dtype
-from pytorchsim.templates.block import Accumulator, Block, BufferKey, StoreBuffer, accumulators, partial_dtypes
+from pytorchsim.templates.block import Block, BufferKey, StoreBuffer, accumulators
 from pytorchsim.templates.gathers import IndexForm, IndexTileKey
+from pytorchsim.templates.loop_buffers import buffer_shape
 from pytorchsim.templates.loop_program import LoopProgram, needed_operations
 from pytorchsim.templates.stages import Stage
 from pytorchsim.templates.tile import Tile
@@ -175,7 +175,8 @@ class TileFunctions:
     ) -> StagedFunction:
         """A tile function that runs `emit` for each block."""
         buffers = tuple(dict.fromkeys(keys))
-        pointers = [(count, builders.element_type(dtype)) for count, dtype in map(self._shape, buffers)]
+        shapes = [buffer_shape(self.program, self.tile, key) for key in buffers]
+        pointers = [(count, builders.element_type(dtype)) for count, dtype in shapes]
         with self.kernel.tile_function(name, pointers, [ir.IndexType.get()] * len(origin_axes)) as function:
             of_buffers, of_origins = function.arguments[: len(buffers)], function.arguments[len(buffers) :]
             block = Block(
@@ -189,13 +190,3 @@ class TileFunctions:
                 emit(block, loop.induction_variable)
                 scf.YieldOp([])
         return StagedFunction(function, buffers, origin_axes)
-
-    def _shape(self, key: BufferKey) -> tuple[int, Dtype]:
-        """Elements and type of the buffer behind a key."""
-        if isinstance(key, Accumulator):
-            return self.tile.elements(row_level=True), partial_dtypes(self.program, key.operation)[key.part]
-        if isinstance(key, IndexTileKey):
-            dtype = self.program.operations[key.value].dtype
-            return self.tile.elements(row_level=key.form is IndexForm.ROW), dtype
-        access = self.program.stores[key.number].access if isinstance(key, StoreBuffer) else key
-        return self.tile.elements(row_level=self.program.is_row_level(access)), access.dtype

@@ -14,11 +14,14 @@ from math import prod
 
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.target.descriptor import MAX_BOUNDS, MAX_RANK
+from pytorchsim.target.dtypes import I32
+from pytorchsim.templates.footprint import TemplateFootprint
 from pytorchsim.templates.gathers import direct_axes
+from pytorchsim.templates.loop_buffers import loop_footprint
 from pytorchsim.templates.loop_program import Access, LoopProgram, direct_load
 from pytorchsim.templates.reductions import REDUCTIONS
 from pytorchsim.templates.stages import Stage
-from pytorchsim.templates.tile import Footprint, Tile, footprint
+from pytorchsim.templates.tile import Tile
 from pytorchsim.templates.tile_descriptors import listed_rank
 
 __all__ = ["SFU_OPERATIONS", "TileSearch", "search", "vector_registers"]
@@ -41,7 +44,7 @@ class TileSearch:
     cycles: float
     rejected: dict[str, int]
     smallest: Tile
-    smallest_footprint: Footprint
+    smallest_footprint: TemplateFootprint
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -55,13 +58,13 @@ def search(
     """The cheapest tile that fits."""
     rejected: dict[str, int] = {}
     best: tuple[float, int, Tile] | None = None
-    smallest: tuple[int, Tile, Footprint] | None = None
+    smallest: tuple[int, Tile, TemplateFootprint] | None = None
     for stream in (False, True):
         for tile in _candidates(program, stages, config, max_lmul, stream=stream):
-            used = footprint(program, tile, config, tuple(stages))
+            used = loop_footprint(program, tile, tuple(stages), config)
             if smallest is None or used.total_bytes < smallest[0]:
                 smallest = (used.total_bytes, tile, used)
-            reason = _refusal(program, tuple(stages), tile, used, config)
+            reason = used.refusal or _refusal(program, tuple(stages), tile)
             if reason:
                 rejected[reason] = rejected.get(reason, 0) + 1
                 continue
@@ -81,12 +84,8 @@ def search(
     )
 
 
-def _refusal(program: LoopProgram, stages: tuple[Stage, ...], tile: Tile, used: Footprint, config: NpuConfig) -> str:
-    slice_bytes = config.core.scratchpad_bytes_per_lane
-    if used.total_bytes > slice_bytes:
-        return "all copies exceed the slice"
-    if used.one_tile_bytes > slice_bytes // 2:
-        return "one tile exceeds half the slice"
+def _refusal(program: LoopProgram, stages: tuple[Stage, ...], tile: Tile) -> str:
+    """What the machine cannot do with a tile that fits; empty where there is nothing."""
     if tile.vector_elements < 2 or (program.computes_indices and tile.pitch != tile.inner_elements):
         return "index tiles would not be dense"
     plan = tile.plan(program, stages)
@@ -151,7 +150,11 @@ def _with_vector(tile: Tile, program: LoopProgram, stages: Sequence[Stage], conf
     if program.computes_indices:  # index tiles are dense, so no pitch may be padded
         dense = tile.inner_elements & -tile.inner_elements
         return replace(tile, vector_elements=min(full, dense), unroll=unroll)
-    return replace(tile, vector_elements=max(2, min(full, needed)), unroll=unroll)
+    longest = replace(tile, vector_elements=max(2, min(full, needed)), unroll=unroll)
+    if any(stage.reductions for stage in stages) and longest.walks_past_rows(program.sizes):
+        of_positions = max(2, lmul * config.core.vlen_bits // I32.bits)  # by which rows' ends are masked
+        return replace(longest, vector_elements=min(longest.vector_elements, of_positions))
+    return longest
 
 
 def _widest_bytes(program: LoopProgram) -> int:

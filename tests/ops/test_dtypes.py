@@ -246,6 +246,18 @@ def test_integer_reductions(check_each: CheckEach, dtype: torch.dtype, dim: int)
     check_each(lambda x: (x.amax(), x.amin(), x.sum()), negative)
 
 
+def test_long_rows_of_bytes(check_each: CheckEach) -> None:
+    """Rows end inside a vector, and the mask is of i32 positions: vectors and stack frames must have room for them."""
+    x = torch.randint(-128, 128, (2, 1000)).to(torch.int8)
+    check_each(lambda x: (x.amax(-1), x.amin(-1), x.sum(-1), (x > 99).any(-1), x.argmax(-1)), x)
+
+
+def test_zero_times_what_is_not_finite(check_each: CheckEach) -> None:
+    """Inductor folds a product with the integer 0; eager's is NaN."""
+    x = torch.tensor([float("inf"), 1.0, float("nan"), -0.0, -2.0])
+    check_each(lambda x: (x * 0, 0 * x + 1, x.half() * 0, x.mul(False), x * 0.0, torch.addr(x, x, x, alpha=0)), x)
+
+
 def test_autocast_to_bfloat16(check_each: CheckEach) -> None:
     a, b = torch.randn(20, 30), torch.randn(20, 30)
 

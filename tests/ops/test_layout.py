@@ -168,6 +168,24 @@ def test_cats_of_every_rank(check_cases: CheckCases) -> None:
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8], ids=str)
+def test_cats_of_bytes(check_cases: CheckCases, dtype: torch.dtype) -> None:
+    x, empty = torch.randint(0, 100, (6, 41)).to(dtype), torch.empty(0, dtype=dtype)
+    other = x[:, :5].to(torch.uint8 if dtype == torch.int8 else torch.int8)
+    check_cases(
+        {
+            "rows": (lambda x: torch.cat([x * 2, x, x + 1], -2), (x,)),
+            "columns": (lambda x: torch.cat([x, x[:, :7]], 1), (x,)),
+            "promoted": (lambda x, y: torch.cat([x, y], 1), (x, other)),
+            "empty ones": (lambda x, e: (torch.cat([e, x], 1), torch.cat([e, e]), torch.cat([x[:0], x])), (x, empty)),
+            "one": (lambda x: torch.cat([x]), (x,)),
+            "stack": (lambda x: torch.stack([x, x + 1], 1), (x,)),
+            "roll": (lambda x: x.roll((3, -2), (1, 0)), (x,)),
+            "images": (lambda x: torch.cat([x.view(1, 2, 3, 41), x.view(1, 2, 3, 41)], 1), (x,)),
+        }
+    )
+
+
 def test_repeats_and_shuffles(check_cases: CheckCases) -> None:
     check_cases(
         {

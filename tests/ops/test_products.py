@@ -155,6 +155,40 @@ def test_not_finite_values_pass_through(check: Check) -> None:
     check(torch.mm, x, w)
 
 
+def test_what_is_multiplied_by_zero_is_not_read(check: Check) -> None:
+    """As BLAS defines it. Eager's own kernel for small batches reads all the same, so `baddbmm` has its result here."""
+    x, w, finite, not_finite = torch.randn(9, 20), torch.randn(20, 11), torch.randn(9, 11), torch.randn(9, 11)
+    not_finite[1] = float("nan")
+    wrong = x.clone()
+    wrong[0], wrong[2, 3] = float("inf"), float("nan")
+    check(lambda b, x, w: torch.addmm(b, x, w, alpha=0, beta=2.5), finite, wrong, w)
+    check(lambda b, x, w: torch.addmm(b, x, w, alpha=0.0), finite[0], wrong, w)
+    check(lambda b, x, w: torch.addmm(b, x, w, alpha=0, beta=0), not_finite, wrong, w)
+    check(lambda b, x, w: torch.addmm(b, x, w, alpha=2, beta=0), not_finite, x, w)
+    check(lambda b, x, w: torch.baddbmm(b, x, w, beta=0), not_finite[None], x[None], w[None])
+    check(lambda b, x, w: torch.addbmm(b, x, w, alpha=0, beta=2.5), finite, wrong[None], w[None])
+    check(lambda b, x, w: torch.addmv(b, x, w, alpha=0, beta=2.5), finite[:, 0], wrong, w[:, 0].contiguous())
+    result = compile_for(lambda b, x, w: torch.baddbmm(b, x, w, alpha=0), "tpuv3")(finite[None], wrong[None], w[None])
+    assert torch.equal(result, finite[None])
+
+
+def test_products_of_vectors_and_of_sums(check: Check) -> None:
+    check(lambda b, x, w: torch.addmv(b, x, w, alpha=2, beta=0.5), torch.randn(9), torch.randn(9, 20), torch.randn(20))
+    check(lambda b, x, w: torch.addbmm(b, x, w, beta=2), torch.randn(11), torch.randn(3, 9, 20), torch.randn(3, 20, 11))
+
+
+def test_operand_of_bytes_computed_with_a_tail(config: str) -> None:
+    """k = 200 ends inside a tile: the mask is of i32 positions, four times as wide as the operand."""
+
+    def model(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        z = (x @ (x * 2).T).to(torch.float32)
+        return z.transpose(-1, -2).contiguous() + 1, z
+
+    x = torch.randint(-5, 6, (33, 401)).to(torch.int8)[:, 1::2]
+    for ours, eagers in zip(compile_for(model, config)(x), model(x), strict=True):
+        assert torch.equal(ours, eagers)
+
+
 @pytest.mark.parametrize("cores", [2, 3])
 def test_cores_share_the_work_and_agree(cores: int) -> None:
     x, w = torch.randn(700, 300), torch.randn(300, 700)

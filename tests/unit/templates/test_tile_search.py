@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from pytorchsim.config.model import CoreConfig, NpuConfig
 from pytorchsim.target.dtypes import F32
+from pytorchsim.templates.footprint import TemplateFootprint
+from pytorchsim.templates.loop_buffers import loop_footprint
 from pytorchsim.templates.loop_program import Access, AffineIndex, LoopProgram, Operation, Store
 from pytorchsim.templates.stages import plan_stages
-from pytorchsim.templates.tile import footprint
+from pytorchsim.templates.tile import Tile
 from pytorchsim.templates.tile_search import TileSearch, search
 
 TPU = NpuConfig()
@@ -45,15 +47,19 @@ def _search(program: LoopProgram, config: NpuConfig) -> TileSearch:
     return search(program, plan_stages(program), config)
 
 
+def _footprint(program: LoopProgram, tile: Tile, config: NpuConfig) -> TemplateFootprint:
+    return loop_footprint(program, tile, plan_stages(program), config)
+
+
 @pytest.mark.parametrize("config", [TPU, TINY], ids=lambda config: config.name)
 @pytest.mark.parametrize("sizes", [(1,), (470,), (4071 * 429,), (47, 10), (3, 5, 7, 2), (1, 100000)])
 def test_every_shape_has_a_tile_within_budget(config: NpuConfig, sizes: tuple[int, ...]) -> None:
     program = _add(sizes, (0,) * len(sizes))
     tile = _search(program, config).tile
     assert tile is not None
-    used = footprint(program, tile, config)
+    used = _footprint(program, tile, config)
     assert used.total_bytes <= config.core.scratchpad_bytes_per_lane
-    assert used.one_tile_bytes <= config.core.scratchpad_bytes_per_lane // 2
+    assert used.step_bytes <= config.core.scratchpad_bytes_per_lane // 2
     assert tile.sizes[tile.lane_axis] == tile.lane_run * config.core.lanes
     assert tile.vector_elements >= 2
     assert tile.pitch % tile.vector_elements == 0
@@ -65,9 +71,9 @@ def test_footprint_is_a_closed_form() -> None:
     assert tile is not None
     # 470 elements over 128 lanes: a run of 4 per lane covers 512. 4 f32 are 16 bytes, a buffer is 64-byte aligned.
     assert tile.lane_run == 4
-    used = footprint(program, tile, TPU)
+    used = _footprint(program, tile, TPU)
     assert used.total_bytes == 2 * 3 * 64 + TPU.core.stack_reserve_bytes
-    assert set(used.shares) == {"in0:in0", "in1:in1", "out0:out"}
+    assert set(used.shares) == {"in0", "in1", "out0", "stack"}
 
 
 def test_refusals_are_counted_and_the_smallest_is_kept() -> None:
@@ -110,7 +116,7 @@ def test_a_row_longer_than_the_scratchpad_is_streamed() -> None:
     tile = _search(program, TINY).tile
     assert tile is not None
     assert tile.streams(program.sizes)
-    assert footprint(program, tile, TINY).accumulators
+    assert "acc1_0" in _footprint(program, tile, TINY).shares
 
 
 @settings(max_examples=50)

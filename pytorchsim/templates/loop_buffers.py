@@ -1,0 +1,63 @@
+"""The scratchpad buffers of a loop program's kernel: the table that the tile search judges and the kernel declares.
+
+In: a program, its stages, a tile. Out: `LoopBuffer`s by key: one for each distinct load, index tile and store, twice,
+since one half computes while the other loads or stores; and one for each part of a reduction that outlives a tile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytorchsim.config.model import NpuConfig
+from pytorchsim.target.dtypes import Dtype
+from pytorchsim.templates.block import Accumulator, BufferKey, StoreBuffer, accumulators, partial_dtypes
+from pytorchsim.templates.footprint import BufferNeed, TemplateFootprint, footprint_of
+from pytorchsim.templates.gathers import IndexForm, IndexTileKey
+from pytorchsim.templates.loop_program import LoopProgram
+from pytorchsim.templates.stages import Stage
+from pytorchsim.templates.tile import BUFFER_COPIES, Tile
+
+__all__ = ["LoopBuffer", "buffer_shape", "loop_buffers", "loop_footprint"]
+
+
+@dataclass(frozen=True)
+class LoopBuffer:
+    """A buffer's name in its kernel, and what it takes."""
+
+    name: str
+    need: BufferNeed
+
+
+def loop_buffers(program: LoopProgram, tile: Tile, stages: tuple[Stage, ...]) -> dict[BufferKey, LoopBuffer]:
+    """Every buffer: index tiles first, since transfers refer to them."""
+    plan = tile.plan(program, stages)
+    names: dict[BufferKey, str] = {key: f"index{number}" for number, key in enumerate(plan.index_tiles)}
+    names |= {access: f"in{number}" for number, access in enumerate(plan.loads)}
+    names |= {StoreBuffer(number): f"out{number}" for number in range(len(program.stores))}
+    if tile.streams(program.sizes):
+        reductions = [reduction for stage in stages for reduction in stage.reductions]
+        names |= {part: f"acc{part.operation}_{part.part}" for part in accumulators(program, reductions)}
+    table: dict[BufferKey, LoopBuffer] = {}
+    for key, name in names.items():
+        elements, dtype = buffer_shape(program, tile, key)
+        if isinstance(key, IndexTileKey) and key.form is IndexForm.DIRECT:
+            elements = tile.index_tile_elements(program, key)
+        copies = 1 if isinstance(key, Accumulator) else BUFFER_COPIES
+        table[key] = LoopBuffer(name, BufferNeed(elements, dtype, copies))
+    return table
+
+
+def buffer_shape(program: LoopProgram, tile: Tile, key: BufferKey) -> tuple[int, Dtype]:
+    """Elements per lane of one copy, as tile functions see it, and type of the buffer behind a key."""
+    if isinstance(key, Accumulator):
+        return tile.elements(row_level=True), partial_dtypes(program, key.operation)[key.part]
+    if isinstance(key, IndexTileKey):
+        return tile.elements(row_level=key.form is IndexForm.ROW), program.operations[key.value].dtype
+    access = program.stores[key.number].access if isinstance(key, StoreBuffer) else key
+    return tile.elements(row_level=program.is_row_level(access)), access.dtype
+
+
+def loop_footprint(program: LoopProgram, tile: Tile, stages: tuple[Stage, ...], config: NpuConfig) -> TemplateFootprint:
+    """What the buffers take on this machine."""
+    needs = {buffer.name: buffer.need for buffer in loop_buffers(program, tile, stages).values()}
+    return footprint_of(needs, config)
