@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "minor_pipeline.h"
+
 namespace npu {
 namespace {
 
@@ -91,13 +93,20 @@ LaneCore::LaneCore(const LaneCoreParams& params)
   set_class(OpClass::ArrayInputs, kNone, 1, 1, 1);
   set_class(OpClass::ArrayPop, kNone, 1, 1, 1);
   set_class(OpClass::Dma, kNone, 1);
+  if (p.use_minor) minor_ = std::make_unique<MinorPipeline>(p.minor, p.vlen_bits);
 }
+
+LaneCore::~LaneCore() = default;
 
 void LaneCore::set_class(OpClass op, uint8_t unit, uint32_t latency, uint32_t per_beat, uint32_t elements) {
   classes_[static_cast<size_t>(op)] = {unit, std::max(latency, 1u), per_beat, elements};
 }
 
 void LaneCore::begin() {
+  if (minor_) {
+    minor_ = std::make_unique<MinorPipeline>(params_.minor, params_.vlen_bits);
+    return;
+  }
   // No register, unit or port is in use any more once everything issued is complete: nothing needs to be
   // cleared.
   begin_cycle_ = issue_cycle_ = begin_cycle_ + drain();
@@ -112,13 +121,18 @@ void LaneCore::issue_at(uint64_t cycle) {
   issue_cycle_ = cycle;
 }
 
-uint64_t LaneCore::elapsed() const { return issue_cycle_ + (issued_in_cycle_ > 0) - begin_cycle_; }
+uint64_t LaneCore::elapsed() const {
+  if (minor_) return minor_->finish();
+  return issue_cycle_ + (issued_in_cycle_ > 0) - begin_cycle_;
+}
 
 uint64_t LaneCore::drain() const {
+  if (minor_) return minor_->finish();
   return std::max(issue_cycle_ + (issued_in_cycle_ > 0), last_done_) - begin_cycle_;
 }
 
 void LaneCore::taken_branch() {
+  if (minor_) return;  // it sees the next instruction's address
   issue_cycle_ += 1 + params_.taken_branch_cycles;
   issued_in_cycle_ = 0;
 }
@@ -133,7 +147,10 @@ uint64_t LaneCore::take_unit(const ClassTiming& timing, uint64_t cycle, uint64_t
   return cycle;
 }
 
-void LaneCore::retire(const InstructionTiming& instruction, const VectorState& state, uint64_t address) {
+void LaneCore::retire(const InstructionTiming& instruction, const VectorState& state, uint64_t address,
+                      uint64_t pc) {
+  if (minor_) [[unlikely]]
+    return minor_->retire(instruction, state, address, pc);
   if (instruction.vector) return retire_vector(instruction, state, address);
   const ClassTiming& timing = classes_[static_cast<size_t>(instruction.op)];
   uint64_t cycle = earliest();

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <vector>
 
 namespace npu {
@@ -52,6 +53,19 @@ enum class OpClass : uint8_t {
   Count,
 };
 
+// How an instruction may change the flow of control or the vector configuration.
+enum class BranchKind : uint8_t {
+  None,
+  Conditional,
+  Jump,
+  Call,
+  IndirectCall,
+  Return,
+  Indirect,
+  DirectConfig,    // vsetivli: all of its result is in the instruction
+  IndirectConfig,  // vsetvli, vsetvl
+};
+
 // How many registers an operand spans, and so which of them an execution touches.
 enum class OperandShape : uint8_t {
   None,
@@ -85,6 +99,8 @@ struct InstructionTiming {
   uint8_t arrays = 0;        // systolic arrays named, one bit each
   bool vector = false;       // needs vl and vtype
   bool first_weights = false;
+  BranchKind branch = BranchKind::None;
+  uint8_t size_bytes = 4;
 };
 
 // What an execution adds.
@@ -92,6 +108,39 @@ struct VectorState {
   uint32_t vl = 0;
   uint8_t sew_bits = 0;
   float lmul = 1;
+};
+
+// Figures of gem5's MinorCPU, from NpuConfig's `minor` (units, defaults and sources there).
+struct MinorParams {
+  uint32_t fetch_line_bytes = 64;
+  uint32_t fetches_in_flight = 1;
+  uint32_t fetch_buffer_lines = 2;
+  uint32_t decode_width = 2;
+  uint32_t decode_buffer_entries = 3;
+  uint32_t issue_buffer_entries = 7;
+  uint32_t issue_width = 2;
+  uint32_t memory_issue_width = 1;
+  uint32_t commit_width = 2;
+  uint32_t memory_commit_width = 1;
+  uint32_t branch_delay_cycles = 1;
+  uint32_t int_units = 2;
+  uint32_t int_cycles = 3;
+  uint32_t int_early_cycles = 2;
+  uint32_t mul_cycles = 3;
+  uint32_t div_cycles = 9;
+  uint32_t vector_units = 1;
+  uint32_t vector_cycles = 6;
+  uint32_t vector_early_cycles = 2;
+  uint32_t memory_units = 1;
+  uint32_t memory_cycles = 1;
+  uint32_t memory_early_cycles = 1;
+  uint32_t load_assumed_cycles = 2;
+  uint32_t memory_width_bytes = 64;
+  uint32_t cache_cycles = 1;
+  uint32_t accesses_in_memory = 2;
+  uint32_t transfer_entries = 2;
+  uint32_t store_buffer_entries = 5;
+  uint32_t stores_per_cycle = 2;
 };
 
 // Figures of the lane core, from NpuConfig (units, defaults and sources there).
@@ -128,18 +177,26 @@ struct LaneCoreParams {
   uint32_t xlu_cycles = 8;
   uint32_t vector_units = 1;
   bool chaining = true;
+
+  bool use_minor = false;  // gem5's MinorCPU instead of the scoreboard
+  MinorParams minor;
 };
+
+class MinorPipeline;
 
 class LaneCore {
  public:
   // Throws std::invalid_argument for figures that describe no machine.
   explicit LaneCore(const LaneCoreParams& params);
+  ~LaneCore();
 
   // Any 32 bits: what is not known to be slower is a single-cycle scalar operation.
   static InstructionTiming decode(uint32_t bits);
 
   void begin();  // pipeline empty, cycle 0
-  void retire(const InstructionTiming& instruction, const VectorState& state, uint64_t address);
+  // `pc` and the memory address count for gem5's core only, beyond the address's alignment.
+  void retire(const InstructionTiming& instruction, const VectorState& state, uint64_t address,
+              uint64_t pc = 0);
   // The next instruction is not the following one (taken branch, jump, call, return); after its retire().
   void taken_branch();
   uint64_t elapsed() const;  // cycles since begin() until the last instruction issued
@@ -226,6 +283,7 @@ class LaneCore {
   std::array<VectorRegister, 32> vector_{};
   std::vector<Array> arrays_;
   bool arrays_used_ = false;
+  std::unique_ptr<MinorPipeline> minor_;  // takes over from the scoreboard where the parameters say so
 };
 
 }  // namespace npu

@@ -248,6 +248,7 @@ void decode_op_v(InstructionTiming& t, uint32_t bits) {
   const bool vector_operand = f3 <= 2, immediate = f3 == 3, floating = f3 == 1 || f3 == 5;
   if (f3 == 7) {  // vsetvli, vsetivli, vsetvl
     t.op = OpClass::VectorConfig;
+    t.branch = field(bits, 30, 2) == 3 ? BranchKind::DirectConfig : BranchKind::IndirectConfig;
     t.scalar_dest = x(rd(bits));
     if (field(bits, 30, 2) != 3) t.scalar_sources[0] = x(rs1(bits));
     if (field(bits, 30, 2) == 2) t.scalar_sources[1] = x(rs2(bits));
@@ -379,13 +380,18 @@ InstructionTiming LaneCore::decode(uint32_t bits) {
       break;
     case 0x63:
       t.op = OpClass::Branch;
+      t.branch = BranchKind::Conditional;
       t.scalar_sources = {x(rs1(bits)), x(rs2(bits)), 0};
       break;
     case 0x67:
       integer(OpClass::Branch, false);
+      t.branch = rd(bits) == 1                     ? BranchKind::IndirectCall
+                 : rd(bits) == 0 && rs1(bits) == 1 ? BranchKind::Return
+                                                   : BranchKind::Indirect;
       break;
     case 0x6f:
       t.op = OpClass::Branch;
+      t.branch = rd(bits) == 1 ? BranchKind::Call : BranchKind::Jump;
       t.scalar_dest = x(rd(bits));
       break;
     case 0x73:

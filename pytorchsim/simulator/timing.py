@@ -72,6 +72,11 @@ def lane_core_params(config: NpuConfig) -> _native.LaneCoreParams:
     params.array_queue_entries = config.array.queue_entries
     for name, value in config.latency.model_dump().items():
         setattr(params, name, value)
+    params.use_minor = config.core.pipeline == "minor"
+    minor = _native.MinorParams()
+    for name, value in config.minor.model_dump().items():
+        setattr(minor, name, value)
+    params.minor = minor
     return params
 
 

@@ -156,7 +156,7 @@ class Core {
   bool enter_tile(uint32_t tile);  // false: the call is skipped
   void leave_tile();
   void flush_scalar_cycles();
-  void retire(const Decoded& entry);
+  void retire(const Decoded& entry, uint64_t pc);
   void record_wait(uint32_t tag);
   void record_transfer(const TransferPlan& plan, uint64_t descriptor_address, uint32_t tag);
 

@@ -35,7 +35,7 @@ void Core::run(uint64_t pc) {
           ++executed_instructions_;
           continue;
         }
-        if (current_tile_ == 0 || tile_measured_) retire(*entry);
+        if (current_tile_ == 0 || tile_measured_) retire(*entry, pc);
       }
       ++executed_instructions_;
       ++counts_[static_cast<size_t>(entry->count)];

@@ -5,13 +5,13 @@
 
 namespace npu::engine {
 
-void Core::retire(const Decoded& entry) {
+void Core::retire(const Decoded& entry, uint64_t pc) {
   uint64_t address = 0;
   insn_t insn = entry.insn;
   if (entry.kind == Kind::ScalarLoad) address = x(entry.rs1) + static_cast<uint64_t>(insn.i_imm());
   if (entry.kind == Kind::ScalarStore) address = x(entry.rs1) + static_cast<uint64_t>(insn.s_imm());
   if (entry.kind == Kind::VectorMemory) address = x(entry.rs1);
-  lane_core_.retire(entry.timing, VectorState{vl_, static_cast<uint8_t>(sew_bytes_ * 8), lmul_}, address);
+  lane_core_.retire(entry.timing, VectorState{vl_, static_cast<uint8_t>(sew_bytes_ * 8), lmul_}, address, pc);
 }
 
 void Core::flush_scalar_cycles() {

@@ -14,8 +14,8 @@ from pytorchsim.config.load import key_paths
 from pytorchsim.errors import ConfigError
 
 
-def test_presets_are_the_five() -> None:
-    assert preset_names() == ("mobile", "tiny", "tpuv2", "tpuv3", "tpuv4")
+def test_presets_are_the_six() -> None:
+    assert preset_names() == ("gem5_minor", "mobile", "tiny", "tpuv2", "tpuv3", "tpuv4")
 
 
 @pytest.mark.parametrize("name", preset_names())
@@ -95,7 +95,7 @@ def test_a_dump_loads_to_the_same_machine() -> None:
     ("source", "message"),
     [
         ("tpuv5", r"unknown config 'tpuv5'.*Did you mean 'tpuv4'\?"),
-        ("nonsense-name", r"unknown config 'nonsense-name': neither a preset \(mobile, tiny"),
+        ("nonsense-name", r"unknown config 'nonsense-name': neither a preset \(gem5_minor, mobile, tiny"),
         ("no/such.yaml", r"no/such\.yaml does not exist"),
         ({"base": "mobil"}, r"Did you mean 'mobile'\?"),
         ({"base": 3}, r"base: expected a preset's name or a path, not 3"),

@@ -1,0 +1,148 @@
+"""The reference's stand-alone program around a kernel, as an instruction trace for the lane core.
+
+`run(core, code, repetitions)` executes the integer instructions and the vector configuration of a kernel `k(a, b, out)`
+(memory reads as zero, so control must not depend on data) and hands every instruction to the core. Around the kernel
+stands what stands around it in the reference: a loop that sets the three addresses and calls.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pytorchsim import _native
+
+KERNEL_ADDRESS = 0x10030
+"""48 bytes into a fetch line. The reference does not state it; sum_rows and max_rows, which differ in nothing else,
+take 4 and 3 cycles per iteration there: the loop of the first alone crosses a line's border only for this offset."""
+
+BUFFERS = (0x12000, 0x16000, 0x1A000)
+_MASK = (1 << 64) - 1
+
+
+def text_of(object_file: Path) -> list[int]:
+    """The words of section .text of a relocatable object without relocations."""
+    data = object_file.read_bytes()
+    number = int.from_bytes(data[60:62], "little")
+    table = int.from_bytes(data[40:48], "little")
+    headers = [data[table + 64 * i : table + 64 * (i + 1)] for i in range(number)]
+    for header in headers:
+        kind = int.from_bytes(header[4:8], "little")
+        flags = int.from_bytes(header[8:16], "little")
+        offset, size = (int.from_bytes(header[at : at + 8], "little") for at in (24, 32))
+        if kind == 1 and flags & 4 and size:
+            code = data[offset : offset + size]
+            return [int.from_bytes(code[i : i + 4], "little") for i in range(0, size, 4)]
+    raise ValueError(f"{object_file} has no code")
+
+
+def _signed(value: int, bits: int) -> int:
+    return (value & ((1 << bits) - 1)) - ((value >> (bits - 1) & 1) << bits)
+
+
+def _start(repetitions: int) -> list[int]:
+    """li s0, repetitions; loop: three addresses (auipc, addi), call (auipc, jalr), addi s0, bnez s0; li, li, ecall."""
+    call = 13 * 4 - 7 * 4  # from the auipc of the call to the kernel
+    words = [repetitions << 20 | 8 << 7 | 0x13]
+    for register in (10, 11, 12):
+        words += [register << 7 | 0x17, register << 15 | register << 7 | 0x13]
+    words += [1 << 7 | 0x17, call << 20 | 1 << 15 | 1 << 7 | 0x67]
+    words += [0xFFF << 20 | 8 << 15 | 8 << 7 | 0x13, _branch(1, 8, 0, -9 * 4)]
+    return [*words, 0 << 20 | 10 << 7 | 0x13, 93 << 20 | 17 << 7 | 0x13]
+
+
+def _branch(funct3: int, rs1: int, rs2: int, offset: int) -> int:
+    o = offset & 0x1FFF
+    return (
+        (o >> 12 & 1) << 31 | (o >> 5 & 63) << 25 | rs2 << 20 | rs1 << 15 | funct3 << 12
+        | (o >> 1 & 15) << 8 | (o >> 11 & 1) << 7 | 0x63
+    )  # fmt: skip
+
+
+class Hart:
+    """Integer registers, pc and vector configuration."""
+
+    def __init__(self) -> None:
+        self.x = [0] * 32
+        self.vl, self.sew, self.lmul = 0, 8, 1.0
+
+    def configure(self, word: int) -> None:
+        rd, rs1 = word >> 7 & 31, word >> 15 & 31
+        immediate = word >> 30 == 3
+        vtype = word >> 20 & (0x3FF if immediate else 0x7FF)
+        self.sew = 8 << (vtype >> 3 & 7)
+        self.lmul = 2.0 ** _signed(vtype, 3)
+        largest = int(256 / self.sew * self.lmul)
+        if immediate:
+            self.vl = min(rs1, largest)
+        elif rs1:
+            self.vl = min(self.x[rs1], largest)
+        elif rd:
+            self.vl = largest
+        self.write(rd, self.vl)
+
+    def write(self, rd: int, value: int) -> None:
+        if rd:
+            self.x[rd] = value & _MASK
+
+    def step(self, word: int, pc: int) -> int:
+        """Executes; returns the next pc."""
+        opcode, rd, funct3 = word & 127, word >> 7 & 31, word >> 12 & 7
+        a, b = self.x[word >> 15 & 31], self.x[word >> 20 & 31]
+        immediate = _signed(word >> 20, 12)
+        if opcode == 0x13:
+            shift = word >> 20 & 63
+            self.write(rd, {0: a + immediate, 1: a << shift, 4: a ^ immediate, 5: a >> shift, 7: a & immediate}[funct3])
+        elif opcode == 0x33:
+            table = {0: a - b if word >> 30 & 1 else a + b, 1: a << (b & 63), 4: a ^ b, 6: a | b, 7: a & b}
+            self.write(rd, a * b if word >> 25 == 1 else table[funct3])
+        elif opcode == 0x1B:
+            self.write(rd, _signed(a + immediate, 32))
+        elif opcode == 0x37:
+            self.write(rd, _signed(word & 0xFFFFF000, 32))
+        elif opcode == 0x17:
+            self.write(rd, pc + _signed(word & 0xFFFFF000, 32))
+        elif opcode in (0x03, 0x53):
+            self.write(rd if opcode == 0x03 else 0, 0)
+        elif opcode == 0x57 and funct3 == 7:
+            self.configure(word)
+        elif opcode == 0x67:
+            self.write(rd, pc + 4)
+            return (a + immediate) & ~1
+        elif opcode == 0x63:
+            low = (word >> 7 & 1) << 11 | (word >> 8 & 15) << 1 | (word >> 25 & 63) << 5 | (word >> 31) << 12
+            signed = _signed(a, 64), _signed(b, 64)
+            taken = {0: a == b, 1: a != b, 4: signed[0] < signed[1], 5: signed[0] >= signed[1], 6: a < b, 7: a >= b}
+            return pc + _signed(low, 13) if taken[funct3] else pc + 4
+        elif opcode not in (0x07, 0x23, 0x27, 0x57, 0x43, 0x47, 0x4B, 0x4F):
+            raise ValueError(f"word {word:#010x} at {pc:#x} is not known here")
+        return pc + 4
+
+
+def run(core: _native.LaneCore, code: list[int], repetitions: int) -> int:
+    """Cycles of the program that calls the kernel `repetitions` times."""
+    start = _start(repetitions)
+    first = KERNEL_ADDRESS - 4 * len(start)
+    words = [*start, *code]
+    hart = Hart()
+    pc, last = first, KERNEL_ADDRESS - 4
+    core.begin()
+    while True:
+        word = words[(pc - first) // 4]
+        base = hart.x[word >> 15 & 31]
+        offset = _signed(word >> 20, 12)
+        if word & 127 == 0x23 or (word & 127 == 0x27 and word >> 12 & 7 in (2, 3)):
+            offset = _signed(word >> 25 << 5 | (word >> 7 & 31), 12)
+        vector_memory = word & 127 in (0x07, 0x27) and word >> 12 & 7 in (0, 5, 6, 7)
+        address = (base if vector_memory else base + offset) & _MASK
+        core.retire(word, hart.vl, hart.sew, hart.lmul, address, pc)
+        before = pc
+        pc = hart.step(word, pc)
+        if before < KERNEL_ADDRESS and word & 127 == 0x13 and word >> 7 & 31 in (10, 11, 12):
+            hart.x[word >> 7 & 31] = BUFFERS[(word >> 7 & 31) - 10]
+        if before == last:
+            return core.drain()
+
+
+def cycles_per_call(core: _native.LaneCore, code: list[int]) -> float:
+    """As the reference counts: eleven calls against one."""
+    return (run(core, code, 11) - run(core, code, 1)) / 10
