@@ -21,6 +21,7 @@ from pytorchsim.config.session import Session, session_scope
 from pytorchsim.errors import HostOpWarning, UnsupportedError
 from pytorchsim.frontend import index_lowerings as _index_lowerings  # noqa: F401  importing it registers
 from pytorchsim.frontend import product_lowerings as _product_lowerings  # noqa: F401  importing it registers
+from pytorchsim.frontend import scan_lowerings as _scan_lowerings  # noqa: F401  importing it registers
 from pytorchsim.frontend.decompositions import decomposition_table
 from pytorchsim.frontend.graph_breaks import check_graph_break
 from pytorchsim.frontend.lowerings import admit_fallbacks

@@ -36,8 +36,9 @@ class MLIRScheduling(BaseScheduling):
         self._refusals: dict[tuple[str, str], Refusal] = {}
 
     def get_backend_features(self, device: torch.device) -> OrderedSet[BackendFeature]:
-        """No split reductions: a kernel reduces as far as it has to."""
-        return OrderedSet([BackendFeature.REDUCE_TO_SINGLE_ELEMENT])
+        """No split reductions: a kernel reduces as far as it has to. Scans of what Inductor itself has no function
+        for."""
+        return OrderedSet([BackendFeature.REDUCE_TO_SINGLE_ELEMENT, BackendFeature.SCAN])
 
     def group_fn(self, sizes: Sequence[Sequence[sympy.Expr]]) -> Space:
         """The iteration space as it is."""

@@ -17,13 +17,13 @@ from pytorchsim.mlir import builders
 from pytorchsim.target.dtypes import I32, Dtype
 from pytorchsim.templates.fold import fold_lanes, fold_vector
 from pytorchsim.templates.gathers import IndexTileKey
-from pytorchsim.templates.loop_program import Access, LoopProgram
+from pytorchsim.templates.loop_program import Access, LoopProgram, Operation
 from pytorchsim.templates.positions import INDEX_EMITTERS, Positions
 from pytorchsim.templates.reductions import REDUCTIONS, Partial
 from pytorchsim.templates.stages import Stage
 from pytorchsim.templates.tile import Tile
 from pytorchsim.templates.vector_ops import EMITTERS
-from pytorchsim.templates.vector_values import Operands, from_memory, to_memory, vector_type
+from pytorchsim.templates.vector_values import Operands, from_memory, splat, to_memory, vector_type
 
 __all__ = ["Accumulator", "Block", "BufferKey", "StoreBuffer", "accumulators", "partial_dtypes"]
 
@@ -90,6 +90,11 @@ class Block:
                     raise ValueError("a program with positions where none are known")
                 values[number] = positions.of(operation.position, operation.dtype)
                 continue
+            if operation.name == "carry":
+                continue  # the step before has left it in `values`
+            if operation.name == "scan":
+                values[number] = values[_new_values(operation)[int(operation.constant or 0)]]
+                continue
             operands = Operands(
                 operation,
                 tuple(values[operand] for operand in operation.operands),
@@ -110,6 +115,10 @@ class Block:
             vector.store(values[key.value], self.pointers[key], [address])
 
     def start(self, reduction: int) -> Partial:
+        """What a fold begins with; of a scan, whose first step does not look at it, zeros."""
+        if reduction in self.program.scans:
+            dtypes = partial_dtypes(self.program, reduction)
+            return tuple(splat(0, dtype, self.tile.vector_elements) for dtype in dtypes)
         kind = REDUCTIONS[self.program.operations[reduction].reduction or ""]
         return kind.start(_value_dtype(self.program, reduction), self.tile.vector_elements)
 
@@ -150,7 +159,8 @@ class Block:
         return fold_lanes(folded, lanes, combine) if self.tile.folds_lanes else folded
 
     def walk(self, stage: Stage, block: ir.Value, start: dict[int, Partial]) -> dict[int, Partial]:
-        """One pass over the reduced axes of `block`: the stage's reductions folded into `start`, its stores done."""
+        """One pass over the reduced axes of `block`: the stage's reductions and scans folded into `start`, its stores
+        done."""
         count = self._walk_steps()
         dynamic = self.tile.rows_inner and any(axis in self.tile.reduced_axes for axis in self.origins)
         unroll = self.tile.unroll if stage.reductions and self.tile.walk_count >= self.tile.unroll else 1
@@ -204,12 +214,17 @@ class Block:
     def _step(self, stage: Stage, block: ir.Value, at: ir.Value, partials: dict[int, Partial]) -> dict[int, Partial]:
         address = self.walk_address(block, at)
         values = dict(self.values)
+        for scan in stage.scans:
+            values.update(zip(_carries(self.program.operations[scan]), partials[scan], strict=True))
         positions = self.positions(block, at)
         self.compute(stage.walk_operations, address, values, positions)
         self.store(stage.walk_stores, address, values)
         exists = positions.exists() if stage.reductions else None
         folded = {}
         for reduction, partial in partials.items():
+            if reduction in stage.scans:
+                folded[reduction] = tuple(values[n] for n in _new_values(self.program.operations[reduction]))
+                continue
             incoming: Partial = (values[self.program.operations[reduction].operands[0]],)
             if len(partial) > 1:
                 incoming = (*incoming, positions.flat())
@@ -228,12 +243,22 @@ def _unflatten(flat: Sequence[ir.Value], copies: int, widths: dict[int, int]) ->
     ]
 
 
+def _carries(scan: Operation) -> tuple[int, ...]:
+    return scan.operands[: len(scan.operands) // 2]
+
+
+def _new_values(scan: Operation) -> tuple[int, ...]:
+    return scan.operands[len(scan.operands) // 2 :]
+
+
 def _value_dtype(program: LoopProgram, reduction: int) -> Dtype:
     return program.operations[program.operations[reduction].operands[0]].dtype
 
 
 def partial_dtypes(program: LoopProgram, reduction: int) -> tuple[Dtype, ...]:
-    """Types of the vectors that a partial result of `reduction` consists of."""
+    """Types of the vectors that a partial result of `reduction`, or a scan, carries from step to step."""
+    if reduction in program.scans:
+        return tuple(program.operations[carry].dtype for carry in _carries(program.operations[reduction]))
     return REDUCTIONS[program.operations[reduction].reduction or ""].parts(_value_dtype(program, reduction))
 
 

@@ -106,11 +106,13 @@ def index_tile_of(
 
 
 def check_indices(program: LoopProgram) -> None:
-    """UnsupportedError: an index depends on a reduction of the same kernel."""
+    """UnsupportedError: an index depends on a reduction or a scan of the same kernel."""
     for access in program.accesses():
         for number in needed_operations(program, [gather.value for gather in access.gathers]):
-            if program.operations[number].reduction is not None:
-                raise UnsupportedError(f"an index into {access.buffer} depends on a reduction of the same kernel")
+            if program.operations[number].reduction is not None or number in program.scans:
+                raise UnsupportedError(
+                    f"an index into {access.buffer} depends on a reduction or a scan of the same kernel"
+                )
 
 
 @lru_cache(maxsize=64)

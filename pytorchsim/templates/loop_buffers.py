@@ -1,7 +1,8 @@
 """The scratchpad buffers of a loop program's kernel: the table that the tile search judges and the kernel declares.
 
 In: a program, its stages, a tile. Out: `LoopBuffer`s by key: one for each distinct load, index tile and store, twice,
-since one half computes while the other loads or stores; and one for each part of a reduction that outlives a tile.
+since one half computes while the other loads or stores; and one for each part of a reduction or a scan that outlives a
+tile.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ def loop_buffers(program: LoopProgram, tile: Tile, stages: tuple[Stage, ...]) ->
     names |= {access: f"in{number}" for number, access in enumerate(plan.loads)}
     names |= {StoreBuffer(number): f"out{number}" for number in range(len(program.stores))}
     if tile.streams(program.sizes):
-        reductions = [reduction for stage in stages for reduction in stage.reductions]
-        names |= {part: f"acc{part.operation}_{part.part}" for part in accumulators(program, reductions)}
+        carried = [number for stage in stages for number in stage.carried]
+        names |= {part: f"acc{part.operation}_{part.part}" for part in accumulators(program, carried)}
     table: dict[BufferKey, LoopBuffer] = {}
     for key, name in names.items():
         elements, dtype = buffer_shape(program, tile, key)

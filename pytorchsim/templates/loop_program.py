@@ -72,7 +72,11 @@ class Access:
 class Operation:
     """One value. `access` is set for `load`, `constant` for `constant`, `reduction` (sum, max ...) for `reduce`,
     which folds its operand over the reduced axes, `position` for `position`, whose value is an affine function of the
-    axes. `dtype` is the type computed in."""
+    axes. `dtype` is the type computed in.
+
+    A `scan` folds up to each element, in the order of the reduced axes: its operands are n `carry` operations, which
+    stand for what the element before has made, then the n new values; it is number `constant` of them. What a `carry`
+    is at the first element is not defined."""
 
     name: str
     operands: tuple[int, ...]
@@ -118,7 +122,8 @@ class LoopProgram:
             elif operation.position is not None:
                 known.append(not any(operation.position.strides[self.row_rank :]))
             else:
-                known.append(operation.reduction is not None or all(known[number] for number in operation.operands))
+                of_rows = operation.name != "carry" and all(known[number] for number in operation.operands)
+                known.append(operation.reduction is not None or of_rows)
         return tuple(known)
 
     def is_row_level(self, access: Access) -> bool:
@@ -160,6 +165,11 @@ class LoopProgram:
     def scatters(self) -> bool:
         """Whether some store goes where values say."""
         return any(store.access.gathers for store in self.stores)
+
+    @cached_property
+    def scans(self) -> tuple[int, ...]:
+        """The operations that are scans."""
+        return tuple(number for number, op in enumerate(self.operations) if op.name == "scan")
 
     def max_live(self) -> int:
         """The most values that are live at once when operations run in order: register pressure of one vector step."""

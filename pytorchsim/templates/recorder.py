@@ -81,6 +81,7 @@ class LoopRecorder(DefaultHandler):
         self._stores: list[Store] = []
         self._stored: dict[str, tuple[IndexSum, RecordedValue | None]] = {}
         self._node: SchedulerNode | None = None
+        self._walked: Sequence[sympy.Expr] = ()
         self._asserted: RecordedValue | None = None
         self.asserting: set[str] = set()
 
@@ -92,6 +93,7 @@ class LoopRecorder(DefaultHandler):
     def replay(self, node: SchedulerNode, rows: Sequence[sympy.Expr], reduced: Sequence[sympy.Expr]) -> None:
         """Record the body of `node` with these expressions for its loop variables. Pure: the node stays as it is."""
         self._node = node
+        self._walked = reduced
         with V.set_ops_handler(self):
             node._body(list(rows), list(reduced))
 
@@ -195,6 +197,29 @@ class LoopRecorder(DefaultHandler):
             value = self.convert(value, computed)
         operation = Operation("reduce", (value.number,), machine_dtype(computed), reduction=reduction_type)
         return self.append(operation, computed)
+
+    def scan(self, dtypes: Sequence[torch.dtype], combine_fn: Any, values: Sequence[RecordedValue]) -> Any:
+        """The values folded by `combine_fn` up to each element of the reduced axis."""
+        if self._indices.affine_only or len(self._walked) != 1:
+            raise UnsupportedError("a scan in the kernel of a template")
+        first = self.record("eq", self.index_expr(self._walked[0], torch.int32), 0)
+        kinds = [computed_type(dtype) for dtype in dtypes]
+        new = [self.convert(value, kind) for value, kind in zip(values, kinds, strict=True)]
+        carries = [self._carry(kind) for kind in kinds]
+        folded = [getattr(value, "value", value) for value in combine_fn(tuple(carries), tuple(new))]
+        chosen = [
+            self.record("where", first, value, self.convert(fold, kind))
+            for value, fold, kind in zip(new, folded, kinds, strict=True)
+        ]
+        operands = tuple(value.number for value in (*carries, *chosen))
+        return tuple(
+            self.append(Operation("scan", operands, machine_dtype(kind), constant=number), kind)
+            for number, kind in enumerate(kinds)
+        )
+
+    def _carry(self, kind: torch.dtype) -> RecordedValue:
+        """What the element before has made: of one scan, so numbered."""
+        return self.append(Operation("carry", (), machine_dtype(kind), constant=len(self._operations)), kind)
 
     def store_reduction(self, name: str, index: sympy.Expr, value: RecordedValue) -> None:
         """One result per row to a buffer."""

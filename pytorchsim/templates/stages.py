@@ -20,7 +20,8 @@ class Stage:
     """Numbers of operations, in program order, and of stores.
 
     `row_operations` run once per row before the walk and `row_stores` with them; `walk_operations`, `walk_stores` run
-    at each point of the walk; `reductions` are the `reduce` operations that the walk folds.
+    at each point of the walk; `reductions` are the `reduce` operations that the walk folds, `scans` those of its
+    operations that carry values from one step to the next.
     """
 
     row_operations: tuple[int, ...]
@@ -28,6 +29,12 @@ class Stage:
     walk_operations: tuple[int, ...]
     walk_stores: tuple[int, ...]
     reductions: tuple[int, ...]
+    scans: tuple[int, ...] = ()
+
+    @property
+    def carried(self) -> tuple[int, ...]:
+        """What keeps values from one step of the walk to the next."""
+        return (*self.reductions, *self.scans)
 
     @property
     def walks(self) -> bool:
@@ -55,6 +62,7 @@ def plan_stages(program: LoopProgram) -> tuple[Stage, ...]:
         wanted = [program.operations[n].operands[0] for n in reductions] + [
             program.stores[n].value for n in walk_stores
         ]
+        walk = _closure(program, wanted, is_row)
         stages.append(
             Stage(
                 row_operations=tuple(
@@ -63,9 +71,10 @@ def plan_stages(program: LoopProgram) -> tuple[Stage, ...]:
                     if n in used and is_row[n] and not op.reduction and stage[n] == current
                 ),
                 row_stores=tuple(sorted(n for n in row_stores if stores[n] == current)),
-                walk_operations=_closure(program, wanted, is_row),
+                walk_operations=walk,
                 walk_stores=tuple(sorted(walk_stores)),
                 reductions=tuple(reductions),
+                scans=tuple(number for number in walk if number in program.scans),
             )
         )
     return tuple(stages)

@@ -68,8 +68,10 @@ class TileFunctions:
                 block.compute(stage.row_operations, row, block.values, block.positions(number))
                 block.store(stage.row_stores, row, block.values)
                 if stage.walks:
-                    start = {reduction: block.start(reduction) for reduction in stage.reductions}
-                    for reduction, partial in block.walk(stage, number, start).items():
+                    start = {carried: block.start(carried) for carried in stage.carried}
+                    walked = block.walk(stage, number, start)
+                    for reduction in stage.reductions:
+                        partial = walked[reduction]
                         block.values[reduction] = block.result(reduction, block.fold(reduction, partial, self.lanes))
 
         computed = [n for stage in self.stages for n in (*stage.row_operations, *stage.walk_operations)]
@@ -113,7 +115,7 @@ class TileFunctions:
         earlier = [reduction for before in self.stages[:number] for reduction in before.reductions]
         row_operations = [operation for upto in self.stages[: number + 1] for operation in upto.row_operations]
         recalled = [*self._loads(row_operations), *accumulators(self.program, earlier)]
-        own = accumulators(self.program, stage.reductions)
+        own = accumulators(self.program, stage.carried)
 
         def recall(block: Block, at: ir.Value) -> None:
             """Row-level values again: reductions from their accumulators, then what is computed from them."""
@@ -127,15 +129,15 @@ class TileFunctions:
             block.store(stage.row_stores, block.row_address(at), block.values)
 
         def init(block: Block, at: ir.Value) -> None:
-            for reduction in stage.reductions:
-                block.store_accumulator(reduction, block.start(reduction), block.row_address(at))
+            for carried in stage.carried:
+                block.store_accumulator(carried, block.start(carried), block.row_address(at))
 
         def update(block: Block, at: ir.Value) -> None:
             row = block.row_address(at)
             recall(block, at)
-            start = {reduction: block.load_accumulator(reduction, row) for reduction in stage.reductions}
-            for reduction, partial in block.walk(stage, at, start).items():
-                block.store_accumulator(reduction, partial, row)
+            start = {carried: block.load_accumulator(carried, row) for carried in stage.carried}
+            for carried, partial in block.walk(stage, at, start).items():
+                block.store_accumulator(carried, partial, row)
 
         def finish(block: Block, at: ir.Value) -> None:
             row = block.row_address(at)

@@ -105,7 +105,7 @@ def _candidates(
     program: LoopProgram, stages: Sequence[Stage], config: NpuConfig, max_lmul: int, *, stream: bool
 ) -> Iterator[Tile]:
     """Every lane axis, power-of-two run, order in the lane, and power-of-two room for the rest, filled from the
-    innermost axis out."""
+    innermost axis out. A scan runs along a walk, in different rows at once."""
     lanes, limit = config.core.lanes, config.core.scratchpad_bytes_per_lane // _widest_bytes(program)
     rank, rows = len(program.sizes), range(program.row_rank)
     seen: set[Tile] = set()
@@ -113,9 +113,11 @@ def _candidates(
         longest = max(-(-program.sizes[lane_axis] // lanes), 2 if program.computes_indices else 1)  # whole vectors
         for run in _powers(min(limit, longest)):
             folds = lane_axis not in rows
-            if folds and not stream and run * lanes < program.sizes[lane_axis]:
+            if folds and (program.scans or (not stream and run * lanes < program.sizes[lane_axis])):
                 continue
-            for rows_inner in (False,) if folds else (True, False) if program.reduced else (True,):
+            for rows_inner in (
+                (False,) if folds else (True, False) if program.reduced and not program.scans else (True,)
+            ):
                 reduced_rooms = _powers(limit // run) if stream else [prod(program.sizes[program.row_rank :])]
                 for room in _powers(max(1, limit // run)):
                     for reduced_room in reduced_rooms:
@@ -145,6 +147,8 @@ def _fill(sizes: list[int], extents: Sequence[int], axes: Sequence[int], room: i
 def _with_vector(tile: Tile, program: LoopProgram, stages: Sequence[Stage], config: NpuConfig, max_lmul: int) -> Tile:
     """The tile with the longest vector that its inner axes fill and its live values leave room for."""
     lmul, unroll = vector_registers(program, stages, max_lmul)
+    if program.scans:
+        unroll = 1  # each step needs the one before
     full = lmul * config.core.vlen_bits // 8 // _widest_bytes(program)
     needed = 1 << (tile.inner_elements - 1).bit_length()
     if program.computes_indices:  # index tiles are dense, so no pitch may be padded

@@ -9,7 +9,7 @@ from __future__ import annotations
 __all__ = ["UNSUPPORTED"]
 
 _BY_REASON = {
-    "scans, sorts, searches and partial reductions are not built yet": "partial_accumulate scan sort dot bucketize",
+    "sorts, searches and partial reductions are not built yet": "partial_accumulate sort dot bucketize",
     "random numbers are not built yet": "load_seed rand randn randint64 rand_eager",
     "this special function has no lane implementation": (
         "airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 digamma gammainc gammaincc i0 i0e i1 i1e igamma igammac"

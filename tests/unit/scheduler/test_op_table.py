@@ -13,6 +13,7 @@ TAKEN_BY_THE_RECORDER = {
     "store",
     "reduction",
     "store_reduction",
+    "scan",
     "index_expr",
     "value_expr",
     "indirect_indexing",
