@@ -58,19 +58,20 @@ def workload(name: str) -> Workload:
     family, _, sizes = name.partition("_")
     if name in _NETWORKS:
         return _NETWORKS[name]()
+    numbers, _, variant = sizes.partition("_")
+    family = f"{family}_{variant}" if variant else family
     if family not in _FAMILIES:
         raise ValueError(f"no workload family {family!r}; known: {', '.join(sorted([*_FAMILIES, *_NETWORKS]))}")
-    return _FAMILIES[family](*(int(size) for size in sizes.split("_")[0].split("x")), fused=sizes.endswith("_fused"))
+    return _FAMILIES[family](*(int(size) for size in numbers.split("x")))
 
 
-def _gemm(m: int, k: int, n: int, *, fused: bool) -> Workload:
+def _gemm(m: int, k: int, n: int) -> Workload:
     work = Work(macs=m * k * n, dram_bytes=FLOAT_BYTES * (m * k + k * n + m * n))
     return Workload(torch.mm, (torch.randn(m, k), torch.randn(k, n)), work, array_bound=True)
 
 
-def _conv(
-    batch: int, height: int, width: int, cin: int, cout: int, kernel: int, stride: int, pad: int, *, fused: bool
-) -> Workload:
+def _conv(*sizes: int) -> Workload:
+    batch, height, width, cin, cout, kernel, stride, pad = sizes
     x = torch.randn(batch, cin, height, width).contiguous(memory_format=torch.channels_last)
     weight = torch.randn(cout, cin, kernel, kernel)
     out = [(size + 2 * pad - kernel) // stride + 1 for size in (height, width)]
@@ -83,7 +84,7 @@ def _conv(
     return Workload(convolve, (x, weight), work, array_bound=min(cin, cout) >= 128)
 
 
-def _layernorm(rows: int, columns: int, *, fused: bool) -> Workload:
+def _layernorm(rows: int, columns: int) -> Workload:
     # Per element: sum; subtract the mean; square and add; times the deviation; times weight plus bias.
     work = Work(dram_bytes=FLOAT_BYTES * (2 * rows * columns + 2 * columns), vector=5 * rows * columns)
 
@@ -93,26 +94,34 @@ def _layernorm(rows: int, columns: int, *, fused: bool) -> Workload:
     return Workload(norm, (torch.randn(rows, columns), torch.randn(columns), torch.randn(columns)), work)
 
 
-def _softmax(rows: int, columns: int, *, fused: bool) -> Workload:
+def _softmax(rows: int, columns: int) -> Workload:
     # Per element: maximum, subtract, exponential, sum, multiply.
     elements = rows * columns
     work = Work(dram_bytes=FLOAT_BYTES * 2 * elements, vector=4 * elements, special=elements)
     return Workload(lambda x: torch.softmax(x, -1), (torch.randn(rows, columns),), work)
 
 
-def _attention(heads: int, tokens: int, width: int, *, fused: bool) -> Workload:
-    scores = heads * tokens * tokens
-    # Scale, maximum, subtract, exponential, sum, multiply. The scores need not leave the core.
-    work = Work(2 * scores * width, FLOAT_BYTES * 4 * heads * tokens * width, 5 * scores, scores)
-    inputs = tuple(torch.randn(heads, tokens, width) for _ in range(3))
+def _attention(heads: int, tokens: int, width: int) -> Workload:
+    """Three steps, keys along the rows of the scores, as the silicon ran it."""
 
     def steps(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
         weights = torch.softmax(torch.matmul(key, query.transpose(1, 2)) / width**0.5, 1)
         return torch.matmul(value.transpose(1, 2), weights)
 
-    if fused:
-        return Workload(functional.scaled_dot_product_attention, tuple(x[None] for x in inputs), work, kernels=1)
-    return Workload(steps, inputs, work)
+    inputs = tuple(torch.randn(heads, tokens, width) for _ in range(3))
+    return Workload(steps, inputs, _attention_work(heads, tokens, width))
+
+
+def _fused_attention(heads: int, tokens: int, width: int) -> Workload:
+    inputs = tuple(torch.randn(1, heads, tokens, width) for _ in range(3))
+    work = _attention_work(heads, tokens, width)
+    return Workload(functional.scaled_dot_product_attention, inputs, work, kernels=1)
+
+
+def _attention_work(heads: int, tokens: int, width: int) -> Work:
+    scores = heads * tokens * tokens
+    # Scale, maximum, subtract, exponential, sum, multiply. The scores need not leave the core.
+    return Work(2 * scores * width, FLOAT_BYTES * 4 * heads * tokens * width, 5 * scores, scores)
 
 
 def _resnet18() -> Workload:
@@ -120,7 +129,7 @@ def _resnet18() -> Workload:
     image = torch.randn(1, 3, 224, 224).contiguous(memory_format=torch.channels_last)
     macs = 0
 
-    def count(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
+    def count(module: torch.nn.Module, _: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
         nonlocal macs
         if isinstance(module, torch.nn.Conv2d):
             macs += output.numel() * module.weight[0].numel()
@@ -155,5 +164,6 @@ _FAMILIES: dict[str, Callable[..., Workload]] = {
     "layernorm": _layernorm,
     "softmax": _softmax,
     "attention": _attention,
+    "attention_fused": _fused_attention,
 }
 _NETWORKS: dict[str, Callable[[], Workload]] = {"resnet18": _resnet18, "bert_base": _bert_base}
