@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -142,7 +143,7 @@ def _ratios(rows: Iterable[Row]) -> Iterator[str]:
             families.setdefault(row.name.split("_")[0], []).append(row)
     for family, members in families.items():
         members.sort(key=lambda row: row.silicon or 0)
-        for small, large in zip(members, members[1:], strict=False):
+        for small, large in itertools.pairwise(members):
             assert small.error is not None
             assert large.error is not None
             silicon = (large.silicon or 0) / (small.silicon or 1)
