@@ -25,6 +25,7 @@ from pytorchsim.frontend import scan_lowerings as _scan_lowerings  # noqa: F401 
 from pytorchsim.frontend.decompositions import decomposition_table
 from pytorchsim.frontend.graph_breaks import check_graph_break
 from pytorchsim.frontend.lowerings import admit_fallbacks
+from pytorchsim.frontend.meta_models import graph_on_cpu, has_meta_inputs, with_stand_ins
 from pytorchsim.frontend.options import parse_options
 from pytorchsim.frontend.recompile_limit import check_recompile_limit
 from pytorchsim.frontend.registration import install
@@ -74,6 +75,9 @@ def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], session: S
     check_graph_break(gm, strict=session.strict)
     check_recompile_limit(strict=session.strict)
     install()
+    on_meta = has_meta_inputs(example_inputs)
+    if on_meta:
+        gm, example_inputs = graph_on_cpu(gm, example_inputs, session)
 
     def inner_compile(graph: torch.fx.GraphModule, inputs: Sequence[Any], **kwargs: Any) -> Any:
         with surfacing(strict=session.strict), session_scope(session):
@@ -89,7 +93,7 @@ def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], session: S
             decompositions=decomposition_table(),
         )
     assert callable(compiled)
-    return compiled
+    return with_stand_ins(compiled) if on_meta else compiled
 
 
 def _refuse_unusable_settings() -> None:

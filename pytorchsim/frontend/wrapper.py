@@ -103,9 +103,9 @@ class NpuWrapper(_NpuKernels):
     def write_header(self) -> None:
         super().write_header()
         self.imports.writeline("from pytorchsim.runtime import load_graph")
-        if current_session().mode == "timing":  # no kernel writes: results are zeros, not what memory held before
+        if current_session().mode == "timing":  # no kernel writes: not what memory held before
             self.header.writeline(
-                "from pytorchsim.runtime.timing_buffers import zeros_strided_cpu as empty_strided_cpu"
+                "from pytorchsim.runtime.timing_buffers import unwritten_strided_cpu as empty_strided_cpu"
             )
 
     def write_async_compile_wait(self) -> None:

@@ -3,7 +3,7 @@
 In: what the generated module says about the kernel (text, metadata), later the linked program. Out: results in the
 tensors' memory (functional modes) and a `LaunchRecord`.
 Assumes: arguments are CPU tensors in the order of the slots. In timing mode no data moves: outputs keep what their
-memory held before (zeros in buffers of the graph, see `timing_buffers`).
+memory held before (NaN or zeros in buffers of the graph, see `timing_buffers`).
 """
 
 from __future__ import annotations
