@@ -55,7 +55,8 @@ Event = Literal["first weights", "weights", "inputs", "pop"]
 class ArraySchedule:
     """Numbers that shape the code. In vectors of `vector` rows: `rows` of a matrix, `window` of them handled at its
     edges. In matrices: `blocks` of the step, `ahead` in flight. `pieces`: pushes that load one matrix, of `piece`
-    weights each. `slots`: arrays in use; `sum_bits`: of a result."""
+    weights each. `slots`: arrays in use, of which `row_parts` share the rows: `rows` and `window` are of one array.
+    `sum_bits`: of a result."""
 
     rows: int
     window: int
@@ -66,17 +67,18 @@ class ArraySchedule:
     vector: int
     slots: int
     sum_bits: int
+    row_parts: int = 1
 
     @classmethod
     def of(cls, tile: GemmTile, dtype: Dtype, config: NpuConfig) -> ArraySchedule:
         """The schedule of a step."""
-        rows = tile.m // tile.vector
+        rows = tile.m // tile.vector // tile.row_parts
         queued = max(1, config.array.queue_entries // tile.vector)
         window = min(rows, queued)
         ahead = max(1, min(queued // rows, _MOST_MATRICES_AHEAD, tile.k_blocks))
         piece = min(tile.lanes, builders.longest_vector(config, max(dtype.bits, 16), STEP_LMUL))
         pieces, bits = tile.lanes // piece, accumulator_dtype(dtype).bits
-        return cls(rows, window, tile.k_blocks, ahead, pieces, piece, tile.vector, tile.n_slots, bits)
+        return cls(rows, window, tile.k_blocks, ahead, pieces, piece, tile.vector, tile.arrays, bits, tile.row_parts)
 
     def edge(self) -> Iterator[tuple[Event, int]]:
         """What happens while the last `window` vectors of a matrix are popped and the matrix `ahead` follows: events
@@ -122,7 +124,7 @@ class ArraySchedule:
 def instruction_counts(tile: GemmTile, dtype: Dtype, config: NpuConfig) -> int:
     """Pushes and pops that one step executes."""
     schedule = ArraySchedule.of(tile, dtype, config)
-    per_block = tile.n_slots * schedule.pieces + schedule.rows * (1 + tile.n_slots)
+    per_block = tile.arrays * schedule.pieces + schedule.rows * (tile.row_parts + tile.arrays)
     return schedule.blocks * per_block
 
 
@@ -240,7 +242,7 @@ class _Step:
         before = self._result_before(self._pending)
         first = self._operand(block, pushes[0]) if pushes else []
         tile = self._tile
-        values = tuple(builders.pop(tile.vector, array=array, dtype=self._sum) for array in range(tile.n_slots))
+        values = tuple(builders.pop(tile.vector, array=array, dtype=self._sum) for array in range(tile.arrays))
         for number, push in enumerate(pushes):
             self._push(push, self._operand(block, push) if number else first)
         self._finish(before)
@@ -268,30 +270,41 @@ class _Step:
 
     def _addresses(self, popped: _Popped) -> list[ir.Value]:
         """Where each array's vector lies in Y."""
-        columns = range(self._tile.n_slots)
-        return [arith.addi(popped.row, _index(c * self._y_rows)) if c else popped.row for c in columns]
+        tile = self._tile
+        shifts = [
+            slot * self._y_rows + part * (tile.m // tile.row_parts)
+            for slot in range(tile.n_slots)
+            for part in range(tile.row_parts)
+        ]
+        return [arith.addi(popped.row, _index(shift)) if shift else popped.row for shift in shifts]
 
     def _operand(self, block: ir.Value, push: tuple[Event, int | ir.Value]) -> list[ir.Value]:
-        """Load what a push takes: a row vector, or a piece of every array's weights."""
+        """Load what a push takes: a row vector of each part of the rows, or a piece of the weights of each slot."""
         tile, plan = self._tile, self._schedule
         event, number = push
         if event == "inputs":
             row = number if isinstance(number, ir.Value) else _index(number)
             address = arith.addi(arith.muli(block, _index(tile.m)), arith.muli(row, _index(tile.vector)))
-            return [self._load(self._x, self._dtype, address, tile.vector)]
+            parts = [part * (tile.m // tile.row_parts) for part in range(tile.row_parts)]
+            addresses = [arith.addi(address, _index(shift)) if shift else address for shift in parts]
+            return [self._load(self._x, self._dtype, address, tile.vector) for address in addresses]
         if not isinstance(number, int):
             raise TypeError("pieces of weights are numbered at build time")
         first = arith.muli(block, _index(tile.lanes))
-        starts = [array * tile.k + number * plan.piece for array in range(tile.n_slots)]
+        starts = [slot * tile.k + number * plan.piece for slot in range(tile.n_slots)]
         return [self._load(self._w, self._dtype, arith.addi(first, _index(start)), plan.piece) for start in starts]
 
     def _push(self, push: tuple[Event, int | ir.Value], loaded: Sequence[ir.Value]) -> None:
+        """Array `slot * row_parts + part` has the weights of its slot and the rows of its part."""
         event, _ = push
-        if event == "inputs":
-            builders.push_inputs(loaded[0], arrays=range(self._tile.n_slots), dtype=self._dtype)
-            return
-        for array, weights in enumerate(loaded):
-            builders.push_weights(weights, array=array, dtype=self._dtype, first=event == "first weights")
+        tile = self._tile
+        for number, values in enumerate(loaded):
+            if event == "inputs":
+                arrays = range(number, tile.arrays, tile.row_parts)
+                builders.push_inputs(values, arrays=arrays, dtype=self._dtype)
+                continue
+            for array in range(number * tile.row_parts, (number + 1) * tile.row_parts):
+                builders.push_weights(values, array=array, dtype=self._dtype, first=event == "first weights")
 
     @staticmethod
     def _load(memory: ir.Value, dtype: Dtype, address: ir.Value, elements: int) -> ir.Value:

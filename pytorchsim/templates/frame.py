@@ -1,7 +1,7 @@
 """Fused nodes seen from a template: the loops of scheduler nodes expressed in the axes of a frame.
 
 In: scheduler nodes that read the result, or that make an operand, and the frame: a buffer's name, sizes and index
-over (batch, lane axis, walked axis). Out: one `LoopProgram` over the frame, the walked axis as the reduced one, or
+over (batch, slots, walked axes). Out: one `LoopProgram` over the frame, the walked axes as the reduced ones, or
 UnsupportedError with the reason why there is none. Pure. A node may walk the frame in any order and with axes merged;
 it may not split an axis, because a tile ends only at the frame's coordinates. A reduction folds the walked axis and
 nothing else.
@@ -29,11 +29,12 @@ __all__ = ["Frame", "LoopView", "internal_buffers", "record_epilogues", "record_
 
 @dataclass(frozen=True)
 class Frame:
-    """Where `buffer` lies over axes of `sizes`; the last one is walked."""
+    """Where `buffer` lies over axes of `sizes`, the last `walked` of which are walked."""
 
     buffer: str
     sizes: tuple[int, ...]
     index: AffineIndex
+    walked: int = 1
 
     @property
     def axes(self) -> tuple[sympy.Symbol, ...]:
@@ -42,7 +43,7 @@ class Frame:
 
     def recorder(self) -> LoopRecorder:
         """An empty recorder over the frame."""
-        return LoopRecorder(self.axes, self.sizes, 1)
+        return LoopRecorder(self.axes, self.sizes, self.walked)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ reductions over m on whole columns, which then stay in the scratchpad until they
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -23,14 +24,14 @@ from pytorchsim.templates.base import BuiltKernel, Recorded, TemplateBuffer
 from pytorchsim.templates.frame import Frame, LoopView, record_epilogues, record_prologues
 from pytorchsim.templates.framed_template import FramedTemplate
 from pytorchsim.templates.gemm_control import GemmControl
-from pytorchsim.templates.gemm_problem import ARRAY_DTYPES, FEW_ROWS, GemmFusion, GemmProblem, Operand
+from pytorchsim.templates.gemm_problem import GemmFusion, GemmProblem, Operand, body_of
 from pytorchsim.templates.gemm_search import search_gemm
 from pytorchsim.templates.gemm_tile import RESULT
-from pytorchsim.templates.loop_program import Access, AffineIndex, LoopProgram, Operation, Store
+from pytorchsim.templates.loop_program import AffineIndex, LoopProgram, Operation, Store
 from pytorchsim.templates.recorded_types import machine_dtype
 from pytorchsim.templates.vector_values import computed_dtype
 
-__all__ = ["PRODUCT_DTYPES", "BmmTemplate", "GemmTemplate"]
+__all__ = ["PRODUCT_DTYPES", "BmmTemplate", "GemmTemplate", "ProductTemplate"]
 
 PRODUCT_DTYPES = (
     torch.float32, torch.float16, torch.bfloat16, torch.float64,
@@ -41,18 +42,23 @@ PRODUCT_DTYPES = (
 _OPERANDS: tuple[Operand, Operand] = ("x", "w")
 
 
-class GemmTemplate(FramedTemplate):
-    """`mm`: operands of rank 2. `config`: the machine; `tiles`: what the user prescribes."""
-
-    REDUCTION_EPILOGUE_ALIASING: ClassVar[tuple[str, ...] | None] = ("n", "m")
+class ProductTemplate(FramedTemplate):
+    """What is a matrix product, whatever its operands look like. `config`: the machine; `tiles`: what the user
+    prescribes."""
 
     def __init__(self, config: NpuConfig, tiles: TileChoices) -> None:
         self._config, self._tiles = config, tiles
 
+    @abstractmethod
+    def problem(self, template: TemplateBuffer) -> GemmProblem:
+        """Sizes and places, read from the frozen layouts of the buffers."""
+
     def result_frame(self, template: TemplateBuffer) -> Frame:
-        """(batch, n, m)."""
+        """(batch, n, m), each a group of axes."""
         problem = self.problem(template)
-        return Frame(template.get_name(), problem.frame("y"), problem.y)
+        if problem.y_guards:
+            raise UnsupportedError("the result's tiles reach beyond the result, which a node behind it does not")
+        return Frame(template.get_name(), problem.frame("y"), problem.y, problem.walked("y"))
 
     def record_views(
         self,
@@ -64,6 +70,8 @@ class GemmTemplate(FramedTemplate):
         """The tail, and the prologue of each operand."""
         problem, name = self.problem(template), template.get_name()
         operands = dict(zip(_OPERANDS, (operand.get_name() for operand in template.operands), strict=True))
+        if prologues and not problem.simple:
+            raise UnsupportedError("elements of a window are loaded as often as windows meet there")
         frames = {
             operand: Frame(operands[operand], problem.frame(operand), problem.index(operand)) for operand in _OPERANDS
         }
@@ -124,23 +132,30 @@ class GemmTemplate(FramedTemplate):
             GemmControl(kernel, problem, fusion, tile, slots).build(operands, template.get_name())
             return BuiltKernel(kernel.text(), tile.describe(), found.reasons)
 
+
+class GemmTemplate(ProductTemplate):
+    """`mm`: operands of rank 2."""
+
+    REDUCTION_EPILOGUE_ALIASING: ClassVar[tuple[str, ...] | None] = ("n", "m")
+
     def problem(self, template: TemplateBuffer) -> GemmProblem:
         """Sizes and strides, read from the frozen layouts of the buffers."""
         x, w = template.operands
         *batch, m, k = (int(size) for size in x.get_size())
         n = int(w.get_size()[-1])
         dtype, result = machine_dtype(x.get_dtype()), machine_dtype(template.get_dtype())
-        on_arrays = dtype in ARRAY_DTYPES and m >= FEW_ROWS
+        body = body_of(dtype, m)
         return GemmProblem(
-            batch=batch[0] if batch else 1,
-            m=m,
+            batch_axes=(batch[0] if batch else 1,),
+            m_axes=(m,),
             n=n,
-            k=k,
-            x=_index(x, swap=on_arrays),
+            k_axes=(k,),
+            x=_index(x, swap=body == "array"),
             w=_index(w, swap=True),
             y=_index(template, swap=True),
             dtype=dtype,
             result_dtype=result,
+            body=body,
         )
 
 
@@ -180,10 +195,10 @@ def _with_product(tail: LoopProgram | None, problem: GemmProblem, name: str, *, 
     sums."""
     if not stored:
         return tail
-    access = Access(name, problem.result_dtype, problem.y)
+    access = problem.access("y", name, problem.result_dtype)
     load = Operation("load", (), computed_dtype(problem.result_dtype), access=access)
     if tail is None:
-        return LoopProgram(problem.frame("y"), (load,), (Store(access, 0),), 1)
+        return LoopProgram(problem.frame("y"), (load,), (Store(access, 0),), problem.walked("y"))
     operations = list(tail.operations)
     known = next((number for number, op in enumerate(operations) if op.access == access), None)
     if known is None:
@@ -194,7 +209,7 @@ def _with_product(tail: LoopProgram | None, problem: GemmProblem, name: str, *, 
 
 def _on_accumulator(tail: LoopProgram, problem: GemmProblem, name: str) -> LoopProgram:
     """The tail reading the sums, in their own type, where it reads the result."""
-    sums = Access(RESULT, problem.accumulator, problem.y)
+    sums = problem.access("y", RESULT, problem.accumulator)
     operations: list[Operation] = []
     renumbered: list[int] = []
     for original in tail.operations:

@@ -14,10 +14,11 @@ from mlir.dialects import arith
 
 from pytorchsim.mlir import builders
 from pytorchsim.mlir.builders import Buffer, KernelBuilder
-from pytorchsim.target.descriptor import Axis, Bound, Descriptor, TransferOp
+from pytorchsim.target.descriptor import TransferOp
 from pytorchsim.target.dtypes import Dtype
 from pytorchsim.templates.gemm_problem import GemmFusion, GemmProblem, Operand, Part
 from pytorchsim.templates.gemm_tile import Block, GemmTile, fused_tile
+from pytorchsim.templates.gemm_transfers import block_transfer, clearing_transfer
 from pytorchsim.templates.loop_program import Access, LoopProgram
 
 __all__ = ["DEEP", "GemmBuffers", "Moved"]
@@ -26,15 +27,21 @@ DEEP = "deep_"
 """Of names: what serves steps that take several k tiles."""
 
 
+Origins = tuple[tuple[tuple[int, int], ...], ...]
+
+_NO_ORIGINS: Origins = ()
+
+
 @dataclass(frozen=True)
 class Moved:
-    """A buffer, what one copy of it holds, and the descriptor that fills or empties a copy, if any does."""
+    """A buffer, what one copy of it holds, and the descriptor that fills or empties a copy, if any does, with the
+    frame's axes whose origins it takes (`BlockTransfer.origins`)."""
 
     buffer: Buffer
     elements: int
     dtype: Dtype
     descriptor: str = ""
-    walks: bool = True
+    origins: Origins = _NO_ORIGINS
 
 
 class GemmBuffers:
@@ -51,6 +58,7 @@ class GemmBuffers:
         self._kernel, self._problem, self._tile, self._slots = kernel, problem, tile, slots
         self._needs = tile.buffers(problem, fusion, kernel.config)
         self._memories: dict[str, ir.Value] = {}
+        self._clearing: dict[str, str] = {}
         self.moved: dict[str, Moved] = {}
 
     def refer(self) -> None:
@@ -60,9 +68,8 @@ class GemmBuffers:
     def declare_deep(self, operand: Operand, access: Access) -> None:
         """The descriptor that loads a streamed operand for a deep step, into the same buffer."""
         wide = self._tile.deepened().block(operand, self._problem)
-        descriptor = self._descriptor(operand, access, TransferOp.LOAD, wide, 0)
-        symbol = self._kernel.descriptor(f"transfer_{DEEP}{operand}", descriptor)
-        self.moved[DEEP + operand] = replace(self.moved[operand], descriptor=symbol)
+        symbol, origins = self._descriptor(DEEP + operand, operand, access, TransferOp.LOAD, wide, 0)
+        self.moved[DEEP + operand] = replace(self.moved[operand], descriptor=symbol, origins=origins)
 
     def declare(
         self,
@@ -74,45 +81,47 @@ class GemmBuffers:
         program: LoopProgram | None = None,
     ) -> None:
         """A buffer of `block`'s shape over the frame of `part`, and the descriptor that moves it where it has an
-        access. A program's access that does not change along the walked axis has one value per slot."""
+        access. A program's access that does not change along the walked axes has one value per slot."""
         need = self._needs[name]
         buffer = self._kernel.buffer(name, need.bytes_per_copy, copies=need.copies)
-        symbol, row_level = "", False
+        symbol, origins = "", _NO_ORIGINS
         if access is not None:
             vector = 0
             if program is not None and program.is_row_level(access):
-                row_level, vector = True, fused_tile(program, block, self._kernel.config).vector_elements
-            symbol = self._kernel.descriptor(f"transfer_{name}", self._descriptor(part, access, op, block, vector))
-        self.moved[name] = Moved(buffer, need.elements, need.dtype, symbol, not row_level)
+                vector = fused_tile(program, block, self._kernel.config).vector_elements
+            symbol, origins = self._descriptor(name, part, access, op, block, vector)
+        self.moved[name] = Moved(buffer, need.elements, need.dtype, symbol, origins)
+        if op is TransferOp.LOAD and access is not None and self._problem.roles(part)[-1] == "k" and block.padded:
+            clearing = clearing_transfer(access, need.elements, self._slots[access.buffer])
+            self._clearing[name] = self._kernel.descriptor(f"clear_{name}", clearing)
 
-    def _descriptor(self, part: Part, access: Access, op: TransferOp, block: Block, vector: int) -> Descriptor:
-        """Axes (batch, walked, lane), or (batch, element of a vector, lane) where there is one value per slot, in every
-        element of its `vector`."""
-        index, frame = access.index, self._problem.frame(part)
-        batch = Axis(1, index.strides[0], 0)
-        if vector:
-            walked = Axis(vector if op is TransferOp.LOAD else 1, 0, 1)
-            lane = Axis(block.lane_size, index.strides[1], vector, lane=block.spread)
-        else:
-            walked = Axis(block.walked_size, index.strides[2], 1)
-            lane = Axis(block.lane_size, index.strides[1], block.pitch, lane=block.spread)
-        bounds = []
-        if frame[1] % block.lane_size:
-            bounds.append(Bound(0, (0, 0, 1), frame[1]))
-        if frame[2] % block.walked_size and not vector:
-            bounds.append(Bound(0, (0, 1, 0), frame[2]))
-        return Descriptor(
-            slot=self._slots[access.buffer],
-            op=op,
-            dtype=access.dtype,
-            axes=(batch, walked, lane),
-            offset=index.offset,
-            bounds=tuple(bounds),
-        )
+    def _descriptor(
+        self, name: str, part: Part, access: Access, op: TransferOp, block: Block, row_level: int
+    ) -> tuple[str, Origins]:
+        slot = self._slots[access.buffer]
+        move = block_transfer(access, self._problem.frame(part), block, slot, op, row_level=row_level)
+        if move.descriptor is None:
+            raise AssertionError(f"{name}: {move.refusal}; the search lets no such tile through")
+        return self._kernel.descriptor(f"transfer_{name}", move.descriptor), move.origins
+
+    def clear(self, tag: int) -> None:
+        """Zeros where no load writes and products are summed; waits."""
+        for name, descriptor in self._clearing.items():
+            for copy in range(self.moved[name].buffer.copies):
+                builders.transfer(descriptor, self.pointer(name, _index(copy)), tag)
+        if self._clearing:
+            builders.wait(tag)
 
     def transfer(self, name: str, copy: ir.Value, tag: ir.Value, origins: Mapping[int, ir.Value]) -> None:
+        """Start it. `origins`: by axis of the frame; absent ones are 0."""
         moved = self.moved[name]
-        used = {axis: origin for axis, origin in origins.items() if axis != 1 or moved.walks}
+        used: dict[int, ir.Value] = {}
+        for number, terms in enumerate(moved.origins):
+            for axis, factor in terms:
+                if axis not in origins:
+                    continue
+                term = origins[axis] if factor == 1 else arith.muli(origins[axis], _index(factor))
+                used[number] = arith.addi(used[number], term) if number in used else term
         builders.transfer(moved.descriptor, self.pointer(name, copy), tag, used)
 
     def result_pointer(self, copy: ir.Value, m_tile: ir.Value) -> ir.Value:

@@ -9,7 +9,7 @@ the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mlir import ir
 from mlir.dialects import arith, scf
@@ -18,12 +18,13 @@ from pytorchsim.mlir import builders
 from pytorchsim.mlir.builders import KernelBuilder, TileFunction
 from pytorchsim.target.descriptor import TransferOp
 from pytorchsim.templates.array_step import add_partial, array_step
+from pytorchsim.templates.batch_step import batch_step
 from pytorchsim.templates.block import BufferKey, StoreBuffer
 from pytorchsim.templates.gemm_buffers import DEEP, GemmBuffers
-from pytorchsim.templates.gemm_problem import GemmFusion, GemmProblem, Operand
+from pytorchsim.templates.gemm_problem import GemmFusion, GemmProblem, Operand, Part
 from pytorchsim.templates.gemm_tile import RESULT, GemmTile, fused_tile, program_blocks
 from pytorchsim.templates.lane_step import lane_step
-from pytorchsim.templates.loop_program import Access, LoopProgram
+from pytorchsim.templates.loop_program import LoopProgram
 from pytorchsim.templates.operand_function import KAxis, OperandFunction, operand_function
 from pytorchsim.templates.stages import plan_stages
 from pytorchsim.templates.tile_functions import StagedFunction, TileFunctions
@@ -76,7 +77,7 @@ class GemmControl:
         for operand in _OPERANDS:
             program, block = fusion.prologue(operand), tile.block(operand, problem)
             if program is None:
-                access = Access(operands[operand], problem.dtype, problem.index(operand))
+                access = problem.access(operand, operands[operand], problem.dtype)
                 self._buffers.declare(operand, operand, access, TransferOp.LOAD, block)
                 if tile.deep > 1 and operand != tile.stationary:
                     self._buffers.declare_deep(operand, access)
@@ -90,7 +91,7 @@ class GemmControl:
         if tile.blocked:
             self._buffers.declare("partial", "y", None, TransferOp.STORE, tile.block("y", problem))
         block = tile.block("y", problem)
-        stored = Access(result, problem.result_dtype, problem.y) if result in self._slots else None
+        stored = problem.access("y", result, problem.result_dtype) if result in self._slots else None
         if stored is not None and stored.dtype != problem.accumulator:
             stored = None  # the tail converts and stores it
         self._buffers.declare("y", "y", stored, TransferOp.STORE, block)
@@ -106,7 +107,7 @@ class GemmControl:
     def _step_functions(self) -> dict[str, TileFunction]:
         """`start`, `step` and, where there are deep steps, `deep_start` and `deep_step`."""
         dtypes = (self._problem.dtype, self._problem.accumulator)
-        emit = array_step if self._tile.body == "array" else lane_step
+        emit = {"array": array_step, "lanes": lane_step, "batch": batch_step}[self._tile.body]
         rows = self._tile.block("y", self._problem).pitch
         depths = {"": (self._tile, self._counts[2])}
         if self._tile.deep > 1:
@@ -137,9 +138,10 @@ class GemmControl:
     def _control(self, functions: Mapping[str, TileFunction]) -> None:
         counts_m, counts_n, _ = self._counts
         per_unit = counts_m if self._tile.column else 1
-        units = self._problem.batch * counts_m * counts_n // per_unit
+        units = self._tile.batches(self._problem) * counts_m * counts_n // per_unit
         with self._kernel.control() as (core, cores):
             self._buffers.refer()
+            self._buffers.clear(_TAIL_TAG)
             first_unit = arith.divui(arith.muli(_index(units), core), cores)
             end_unit = arith.divui(arith.muli(_index(units), arith.addi(core, _index(1))), cores)
             first, end = arith.muli(first_unit, _index(per_unit)), arith.muli(end_unit, _index(per_unit))
@@ -335,17 +337,29 @@ class GemmControl:
         return _parity(_divide(place.output, inner_count)[0])
 
     def _operand_origins(self, operand: Operand, place: _Place) -> dict[int, ir.Value]:
-        """By axis number of the descriptors: batch, walked, lane."""
-        tile, k = self._tile, arith.muli(place.k, _index(self._tile.k))
-        if operand == "w":
-            return {0: place.batch, 1: k, 2: arith.muli(place.n, _index(tile.n))}
-        m = arith.muli(place.m, _index(tile.m))
-        return {0: place.batch, 1: m, 2: k} if tile.body == "array" else {0: place.batch, 1: k, 2: m}
+        return self._origins(operand, place, self._tile)
 
     def _result_origins(self, place: _Place) -> dict[int, ir.Value]:
-        tile = self._tile
-        m = _index(0) if tile.column else arith.muli(place.m, _index(tile.m))
-        return {0: place.batch, 1: m, 2: arith.muli(place.n, _index(tile.n))}
+        return self._origins("y", replace(place, m=_index(0)) if self._tile.column else place, self._tile)
+
+    def _origins(self, part: Part, place: _Place, tile: GemmTile) -> dict[int, ir.Value]:
+        """By axis of the part's frame, where the tiles do not all begin at 0."""
+        numbers = {"b": place.batch, "m": place.m, "n": place.n, "k": place.k}
+        origins: dict[int, ir.Value] = {}
+        first = 0
+        for role in self._problem.roles(part):
+            counts, sizes = tile.axis_counts(role, self._problem), tile.sizes(role, self._problem)
+            left = numbers[role]
+            for axis in reversed(range(len(counts))):
+                if counts[axis] == 1:
+                    continue
+                number = left
+                if any(count > 1 for count in counts[:axis]):
+                    left, number = _divide(left, counts[axis])
+                size = sizes[axis]
+                origins[first + axis] = number if size == 1 else arith.muli(number, _index(size))
+            first += len(counts)
+        return origins
 
 
 def _parity(value: ir.Value) -> ir.Value:

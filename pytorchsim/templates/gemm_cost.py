@@ -13,10 +13,10 @@ from functools import lru_cache
 
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.templates.array_step import ArraySchedule
+from pytorchsim.templates.batch_step import vectors_at_once
 from pytorchsim.templates.gemm_problem import GemmFusion, GemmProblem, Operand
-from pytorchsim.templates.gemm_tile import RESULT, Block, GemmTile, fused_tile
-from pytorchsim.templates.lane_step import ROWS_AT_ONCE
-from pytorchsim.templates.loop_program import Access, AffineIndex, LoopProgram
+from pytorchsim.templates.gemm_tile import RESULT, ROWS_AT_ONCE, Block, GemmTile, fused_tile
+from pytorchsim.templates.loop_program import Access, LoopProgram
 from pytorchsim.templates.stages import plan_stages
 from pytorchsim.templates.tile_search import SFU_OPERATIONS
 
@@ -122,7 +122,7 @@ def cost_of(
     """All rules for one candidate. Where no order of events can make it better than `enough`, `total` is a bound."""
     counts_m, counts_n, counts_k = tile.counts(problem)
     inner, outer = (counts_n, counts_m) if tile.outer == "x" else (counts_m, counts_n)
-    outer *= problem.batch
+    outer *= tile.batches(problem)
     fresh, reused = outer * counts_k, outer * (inner - 1) * counts_k // tile.deep
     steps = fresh + reused
     units = outer if tile.column else outer * inner
@@ -132,7 +132,8 @@ def cost_of(
         deep = _array_step_cycles(ArraySchedule.of(tile.deepened(), problem.dtype, config), config)
         fill, lane_step = 3 * tile.lanes - 1, 0.0
     else:
-        step = deep = lane_step = _lane_step_cycles(tile, problem, config)
+        of_body = _batch_step_cycles if tile.body == "batch" else _lane_step_cycles
+        step = deep = lane_step = of_body(tile, problem, config)
         fill = 0
     tail = _program_cycles(fusion.tail, tile.block("y", problem), config) if fusion.tail else 0.0
     operands: tuple[Operand, Operand] = ("x", "w")
@@ -144,10 +145,10 @@ def cost_of(
     if tile.blocked:  # two loads, an addition and a store
         beats = tile.n_slots * tile.m * problem.accumulator.bits / config.core.datapath_bits
         step, deep = step + beats + _STEP_SCALAR_CYCLES, deep + beats + _STEP_SCALAR_CYCLES
-    bandwidth, issue = config.dram_bytes_per_cycle, config.dma.issue_cycles
-    load = {operand: _operand_bytes(problem, fusion, tile, operand, config) / bandwidth + issue for operand in operands}
+    issue = config.dma.issue_cycles
+    load = {operand: _operand_cycles(problem, fusion, tile, operand, config) + issue for operand in operands}
     first_load, next_load = sum(load.values()), tile.deep * sum(load[operand] for operand in streamed)
-    ends = _result_bytes(problem, fusion, tile, config) / bandwidth + issue
+    ends = _result_cycles(problem, fusion, tile, config) + issue
     dram = fresh * first_load + reused * next_load + units * ends
     compute = fresh * step + reused * deep + steps * _STEP_SCALAR_CYCLES + units * tail + fresh * both + reused * alone
     bound = total = max(dram, compute)
@@ -233,6 +234,17 @@ def _lane_step_cycles(tile: GemmTile, problem: GemmProblem, config: NpuConfig) -
     return tile.n_slots * (tile.m / rows) * (tile.k / tile.vector * walk + folds)
 
 
+def _batch_step_cycles(tile: GemmTile, problem: GemmProblem, config: NpuConfig) -> float:
+    at_once = vectors_at_once(tile)
+    beats = max(1.0, tile.vector * problem.accumulator.bits / config.core.datapath_bits)
+    narrow = 1.0 if problem.dtype != problem.accumulator else 0.0
+    loads = (1 + at_once) * beats / config.core.scratchpad_load_ports
+    issue = (3 * at_once + 4) / config.core.issue_width
+    walk = max(loads, (at_once * (1 + narrow) + narrow) * beats, issue, float(config.latency.vector_fp_cycles))
+    groups = tile.n_slots * tile.m // (tile.vector * at_once)
+    return groups * (tile.k * walk + 2 * at_once * beats + _FOLD_CYCLES)
+
+
 def _prologue_cycles(
     problem: GemmProblem, fusion: GemmFusion, tile: GemmTile, operand: Operand, config: NpuConfig
 ) -> float:
@@ -257,37 +269,54 @@ def _program_cycles(program: LoopProgram, block: Block, config: NpuConfig) -> fl
     return tile.blocks * tile.walk_count * cycles
 
 
-def _operand_bytes(
+def _operand_cycles(
     problem: GemmProblem, fusion: GemmFusion, tile: GemmTile, operand: Operand, config: NpuConfig
 ) -> float:
-    """Of one tile of an operand, or of what its prologue reads."""
+    """To load one tile of an operand, or what its prologue reads."""
     block, frame = tile.block(operand, problem), problem.frame(operand)
     program = fusion.prologue(operand)
     accesses = program.loads if program else (Access(operand, problem.dtype, problem.index(operand)),)
-    return sum(_moved_bytes(access, block, frame, config) for access in accesses)
+    return sum(_transfer_cycles(access, block, frame, config) for access in accesses)
 
 
-def _result_bytes(problem: GemmProblem, fusion: GemmFusion, tile: GemmTile, config: NpuConfig) -> float:
+def _result_cycles(problem: GemmProblem, fusion: GemmFusion, tile: GemmTile, config: NpuConfig) -> float:
     """What the end of one result tile (or column) moves. Whether the product itself is stored is not known here: it is
     counted where no tail stores."""
     block, frame = tile.block("y", problem), problem.frame("y")
     accesses = [Access(RESULT, problem.result_dtype, problem.y)]
     if fusion.tail is not None:
         accesses = [access for access in fusion.tail.accesses() if access.buffer != RESULT]
-    return sum(_moved_bytes(access, block, frame, config) for access in accesses)
+    return sum(_transfer_cycles(access, block, frame, config) for access in accesses)
 
 
-def _moved_bytes(access: Access, block: Block, frame: tuple[int, int, int], config: NpuConfig) -> float:
-    """Whole bursts of the block's runs that are contiguous in memory; ends beyond the frame do not move."""
-    index: AffineIndex = access.index
-    sizes = [(index.strides[1], min(block.lane_size, frame[1])), (index.strides[2], min(block.walked_size, frame[2]))]
+def _transfer_cycles(access: Access, block: Block, frame: tuple[int, ...], config: NpuConfig) -> float:
+    """DRAM and scratchpad work side by side: the one moves whole bursts, each once; the other every element."""
+    sizes = [min(size, extent) for size, extent in zip(block.sizes, frame, strict=True)]
+    lanes = config.core.lanes
+    walks = any(access.index.strides[len(frame) - block.walked :])
+    elements = block.elements if walks or not block.walked else block.slots
+    landing = elements * lanes * access.dtype.bytes / config.dma.scratchpad_bytes_per_cycle
     size, burst = access.dtype.bytes, config.dram.burst_bytes
-    moved = [(abs(stride), count) for stride, count in sorted(sizes) if stride and count > 1]
-    if not moved:
-        return float(burst)
-    run, rows = (moved[0][1], moved[1:]) if moved[0][0] == 1 else (1, moved)
-    whole = -(-run * size // burst) * burst
-    count = 1
-    for _, extent in rows:
-        count *= extent
-    return float(whole * count)
+    levels = _levels([(abs(step), count) for step, count in zip(access.index.strides, sizes, strict=True)])
+    span, runs = size, 1
+    for step, count in levels:
+        if runs == 1 and step * size < span + burst:
+            span += step * size * (count - 1)
+        else:
+            runs *= count
+    moved = runs * -(-span // burst) * burst
+    return max(moved / config.dram_bytes_per_cycle, landing)
+
+
+def _levels(axes: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Axes (stride, size) in ascending order, those that meet or overlap (rows and windows) taken as one."""
+    levels: list[tuple[int, int]] = []
+    for step, count in sorted(axes):
+        if not step or count == 1:
+            continue
+        if levels and step % levels[-1][0] == 0 and step // levels[-1][0] <= levels[-1][1]:
+            first, inner = levels[-1]
+            levels[-1] = (first, inner + step // first * (count - 1))
+        else:
+            levels.append((step, count))
+    return levels

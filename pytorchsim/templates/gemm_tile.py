@@ -1,8 +1,8 @@
 """One step of a matrix product: its sizes, its blocks in the scratchpad, the buffers it needs.
 
 In: a problem, what is fused, the machine. Out: values. A step multiplies X[m, k] by W[k, n] and adds to Y[m, n]. A
-*block* is what a buffer holds of a frame (batch, lane axis, walked axis): slots of the lane axis, each a dense run
-along the walked axis. Steps run k innermost; of the two operands the one that the inner tile loop does not index
+*block* is what a buffer holds of a frame (batch, slot group, walked group): slots, each a dense run along the walked
+axes. Steps run k innermost; of the two operands the one that the inner tile loop does not index
 stays in the scratchpad over that loop (`stationary`), with a copy for each k tile; where that is too much, none does.
 Once all of a stationary X is there, a step may take several of its k tiles at once (`deep`): the arrays are filled and
 drained less often, and nothing waits for a large first load.
@@ -11,62 +11,91 @@ drained less often, and nothing waits for a large first load.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Literal
 
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.target.dtypes import I32
 from pytorchsim.templates.footprint import BufferNeed
-from pytorchsim.templates.gemm_problem import GemmFusion, GemmProblem, Operand, Part
+from pytorchsim.templates.gemm_problem import Body, GemmFusion, GemmProblem, Operand, Part, Role
 from pytorchsim.templates.loop_program import Access, LoopProgram
 from pytorchsim.templates.stages import plan_stages
 from pytorchsim.templates.tile import Tile
 from pytorchsim.templates.tile_search import vector_registers
 
-__all__ = ["RESULT", "Block", "GemmTile", "Stationary", "fused_tile", "program_blocks"]
-
-Body = Literal["array", "lanes"]
+__all__ = ["RESULT", "ROWS_AT_ONCE", "Block", "GemmTile", "Stationary", "fused_tile", "program_blocks"]
 
 Stationary = Literal["x", "w", "none"]
+
+_COUNTED: tuple[Role, Role, Role] = ("m", "n", "k")
+
+ROWS_AT_ONCE = 8
+"""Rows that share a load of weights on the vector lanes."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """`lane_size` elements of the lane axis, over the lanes one by one (or, not `spread`, all of them in every lane);
-    in the lane `slots` runs of `pitch` elements of the walked axis, `walked_size` of them moved."""
+    """What a buffer holds of a frame: `sizes` along its axes. The axes `lane` are spread over the lanes one by one, as
+    one group (none: all of it is in every lane). In the lane there are `slots` runs of `pitch` elements; the last
+    `walked` axes lie densely at a run's start. `copied`: each element stands so often side by side."""
 
-    lane_size: int
+    sizes: tuple[int, ...]
+    lane: tuple[int, ...]
+    walked: int
     slots: int
     pitch: int
-    walked_size: int
-    spread: bool = True
+    copied: int = 1
 
     @property
     def elements(self) -> int:
         """Per lane and copy."""
         return self.slots * self.pitch
 
+    @property
+    def padded(self) -> bool:
+        """Whether runs have elements that no transfer writes."""
+        return prod(self.sizes[len(self.sizes) - self.walked :]) < self.pitch // self.copied
+
 
 @dataclass(frozen=True)
 class GemmTile:
-    """`m` rows, `n_slots` times `lanes` columns, `k` products; `vector` elements are handled at once: rows on the
-    arrays, products on the lanes. `column`: the result's buffer holds all rows of its columns, not `m` of them.
-    `blocked`: a step sums into a buffer of its own, which is then added to the result: rounding errors of long sums."""
+    """Sizes of the row and of the product axes, `n_slots` times `lanes` columns; `vector` elements are handled at once:
+    products on the lanes, else rows. `row_parts`: arrays with the same weights that share the rows. `column`: the
+    result's buffer holds all rows of its columns, not those of a tile. `blocked`: a step sums into a buffer of its own,
+    which is then added to the result: rounding errors of long sums. Where batches lie over the lanes, `n_slots`
+    columns, `lanes` batches."""
 
     body: Body
-    m: int
+    m_sizes: tuple[int, ...]
     n_slots: int
-    k: int
+    k_sizes: tuple[int, ...]
     stationary: Stationary
     vector: int
     lanes: int
     column: bool = False
     deep: int = 1
     blocked: bool = False
+    row_parts: int = 1
+
+    @property
+    def m(self) -> int:
+        """Rows of a step, in whole vectors of every array."""
+        rows = prod(self.m_sizes)
+        unit = self.vector * self.row_parts
+        if self.body == "lanes":
+            unit = min(ROWS_AT_ONCE, max(2, 1 << (rows - 1).bit_length()))
+        return -(-rows // unit) * unit
+
+    @property
+    def k(self) -> int:
+        """Products of a step, in whole matrices or vectors."""
+        unit = {"array": self.lanes, "lanes": self.vector, "batch": 1}[self.body]
+        return -(-prod(self.k_sizes) // unit) * unit
 
     @property
     def n(self) -> int:
         """Columns of the result."""
-        return self.n_slots * self.lanes
+        return self.n_slots if self.body == "batch" else self.n_slots * self.lanes
 
     @property
     def k_blocks(self) -> int:
@@ -74,28 +103,61 @@ class GemmTile:
         return self.k // self.lanes
 
     @property
+    def arrays(self) -> int:
+        """Arrays in use: each has its columns and its part of the rows."""
+        return self.n_slots * self.row_parts if self.body == "array" else 0
+
+    @property
     def outer(self) -> Operand:
         """The operand that the outer tile loop indexes: X over m, W over n."""
         return "x" if self.stationary == "x" else "w"
 
+    def sizes(self, role: Role, problem: GemmProblem) -> tuple[int, ...]:
+        """Elements along each axis of a group that a step takes."""
+        if role == "b":
+            last = self.lanes if self.body == "batch" else 1
+            return (*(1 for _ in problem.batch_axes[1:]), last)
+        return {"m": self.m_sizes, "n": (self.n,), "k": self.k_sizes}[role]
+
+    def axis_counts(self, role: Role, problem: GemmProblem) -> tuple[int, ...]:
+        """Tiles along each axis of a group."""
+        return tuple(
+            -(-extent // size) for extent, size in zip(problem.axes(role), self.sizes(role, problem), strict=True)
+        )
+
     def counts(self, problem: GemmProblem) -> tuple[int, int, int]:
         """Tiles along m, n, k."""
-        return -(-problem.m // self.m), -(-problem.n // self.n), -(-problem.k // self.k)
+        m, n, k = (prod(self.axis_counts(role, problem)) for role in _COUNTED)
+        return m, n, k
+
+    def batches(self, problem: GemmProblem) -> int:
+        """Tiles along the batches."""
+        return prod(self.axis_counts("b", problem))
 
     def deepened(self) -> GemmTile:
         """What a step does once the stationary operand is there."""
-        return replace(self, k=self.k * self.deep, deep=1)
+        return replace(self, k_sizes=(self.k_sizes[0] * self.deep,), deep=1) if self.deep > 1 else self
 
     def block(self, part: Part, problem: GemmProblem) -> Block:
         """What one copy of a part's buffer holds."""
-        if part == "y":
-            rows = self.counts(problem)[0] * self.m if self.column else self.m
-            return Block(self.n, self.n_slots, rows, rows)
-        if part == "w":
-            return Block(self.n, self.n_slots, self.k, self.k)
-        if self.body == "array":
-            return Block(self.k, self.k_blocks, self.m, self.m)
-        return Block(self.m, self.m, self.k, self.k, spread=False)
+        batch, group, run = problem.roles(part)
+        sizes = tuple(size for role in (batch, group, run) for size in self.sizes(role, problem))
+        rank, walked, batches = len(sizes), problem.walked(part), len(problem.batch_axes)
+        spread = tuple(range(batches, rank - walked))
+        pitch = self.m if run == "m" else self.k
+        if self.body == "batch":
+            slots = prod(self.sizes(group, problem))
+            if part == "w":
+                return Block(sizes, (batches - 1,), 0, slots * self.k, self.vector, self.vector)
+            return Block(sizes, (batches - 1,), walked, slots, pitch)
+        if part == "x" and self.body == "lanes":
+            return Block(sizes, (), walked, self.m, pitch)
+        if part == "x":
+            return Block(sizes, spread, walked, self.k_blocks, pitch)
+        if part == "y" and self.column:
+            pitch = self.counts(problem)[0] * self.m
+            sizes = (*sizes[: rank - walked], pitch)
+        return Block(sizes, spread, walked, self.n_slots, pitch)
 
     def copies(self, operand: Operand, problem: GemmProblem, *, computed: bool) -> int:
         """Buffers of an operand: one per k tile where it is stationary, else one to use and one to fill. A streamed
@@ -110,12 +172,15 @@ class GemmTile:
             "m": self.m,
             "n": self.n,
             "k": self.k,
-            "arrays": self.n_slots if self.body == "array" else 0,
+            "arrays": self.arrays,
+            "row_parts": self.row_parts,
             "stationary_x": int(self.stationary == "x"),
             "stationary_w": int(self.stationary == "w"),
             "column": int(self.column),
             "deep": self.deep,
             "blocked": int(self.blocked),
+            **_by_axis("m", self.m_sizes),
+            **_by_axis("k", self.k_sizes),
         }
 
     def label(self) -> str:
@@ -182,6 +247,21 @@ def fused_tile(program: LoopProgram, block: Block, config: NpuConfig) -> Tile:
     vector = max(2, lmul * config.core.vlen_bits // widest)
     while block.pitch % vector:
         vector //= 2
+    rank = len(block.sizes)
+    sizes = (*block.sizes[: rank - block.walked], *(1 for _ in range(block.walked - 1)), block.pitch)
+    (lane_axis,) = block.lane or (rank - block.walked - 1,)
+    others = prod(sizes[axis] for axis in range(rank - block.walked) if axis != lane_axis)
     return Tile(
-        (1, block.lane_size, block.pitch), 1, 1, block.slots, rows_inner=False, vector_elements=vector, unroll=unroll
+        sizes,
+        block.walked,
+        lane_axis,
+        block.slots // others,
+        rows_inner=False,
+        vector_elements=vector,
+        unroll=unroll,
     )
+
+
+def _by_axis(name: str, sizes: tuple[int, ...]) -> dict[str, int]:
+    """Sizes of a group of several axes, numbered."""
+    return {f"{name}{axis}": size for axis, size in enumerate(sizes)} if len(sizes) > 1 else {}

@@ -15,17 +15,14 @@ from pytorchsim.mlir import builders
 from pytorchsim.mlir.builders import KernelBuilder, TileFunction
 from pytorchsim.target.dtypes import Dtype, Kind
 from pytorchsim.templates.fold import fold_vector
-from pytorchsim.templates.gemm_tile import GemmTile
+from pytorchsim.templates.gemm_tile import ROWS_AT_ONCE, GemmTile
 from pytorchsim.templates.reductions import Partial
 from pytorchsim.templates.vector_values import from_memory, splat, vector_type
 
-__all__ = ["LANE_STEP_LMUL", "ROWS_AT_ONCE", "lane_step"]
+__all__ = ["LANE_STEP_LMUL", "lane_step", "load_operand", "multiply_add"]
 
 LANE_STEP_LMUL = 2
 """Registers per vector of sums: eight rows' sums, weights and inputs stay in registers."""
-
-ROWS_AT_ONCE = 8
-"""Rows that share a load of weights."""
 
 
 def lane_step(
@@ -70,7 +67,8 @@ class _Step:
             sums = []
             for number, partial in enumerate(walk.inner_iter_args):
                 place = arith.muli(arith.addi(row, _index(number)), _index(tile.k))
-                sums.append(self._multiply_add(self._load(self._x, arith.addi(place, at)), weights, partial))
+                inputs = self._load(self._x, arith.addi(place, at))
+                sums.append(multiply_add(inputs, weights, partial, self._sum))
             scf.YieldOp(sums)
         address = arith.addi(arith.muli(slot, _index(self._y_rows)), row)
         kind = vector_type(self._sum, self.rows)
@@ -90,26 +88,32 @@ class _Step:
         (folded,) = fold_vector((partial,), self._tile.vector, combine)
         return vector.shuffle(folded, folded, list(range(self.rows)))
 
-    def _multiply_add(self, x: ir.Value, w: ir.Value, total: ir.Value) -> ir.Value:
-        if self._sum.kind is Kind.FLOAT:
-            return math.fma(x, w, total)
-        return arith.addi(arith.muli(x, w), total)
+    def _load(self, memory: ir.Value, address: ir.Value) -> ir.Value:
+        return load_operand(memory, address, (self._dtype, self._sum), self._tile.vector)
 
     def _add(self, a: ir.Value, b: ir.Value) -> ir.Value:
         return arith.addf(a, b) if self._sum.kind is Kind.FLOAT else arith.addi(a, b)
 
-    def _load(self, memory: ir.Value, address: ir.Value) -> ir.Value:
-        """A vector of operands in the type of the sums."""
-        elements = self._tile.vector
-        kind = ir.VectorType.get([elements], builders.element_type(self._dtype))
-        value = from_memory(vector.load(kind, memory, [address]), self._dtype, elements)
-        target = vector_type(self._sum, elements)
-        if value.type == target:
-            return value
-        if self._sum.kind is Kind.FLOAT:
-            return arith.extf(target, value)
-        unsigned = self._dtype.kind in (Kind.UNSIGNED, Kind.BOOL)
-        return arith.extui(target, value) if unsigned else arith.extsi(target, value)
+
+def load_operand(memory: ir.Value, address: ir.Value, dtypes: tuple[Dtype, Dtype], elements: int) -> ir.Value:
+    """A vector of operands in the type of the sums; `dtypes` of both."""
+    dtype, sums = dtypes
+    kind = ir.VectorType.get([elements], builders.element_type(dtype))
+    value = from_memory(vector.load(kind, memory, [address]), dtype, elements)
+    target = vector_type(sums, elements)
+    if value.type == target:
+        return value
+    if sums.kind is Kind.FLOAT:
+        return arith.extf(target, value)
+    unsigned = dtype.kind in (Kind.UNSIGNED, Kind.BOOL)
+    return arith.extui(target, value) if unsigned else arith.extsi(target, value)
+
+
+def multiply_add(x: ir.Value, w: ir.Value, total: ir.Value, sums: Dtype) -> ir.Value:
+    """total + x * w, floats with one rounding."""
+    if sums.kind is Kind.FLOAT:
+        return math.fma(x, w, total)
+    return arith.addi(arith.muli(x, w), total)
 
 
 def _element(number: int, elements: int) -> ir.Value:

@@ -62,7 +62,7 @@ def test_1024() -> None:
 @pytest.mark.parametrize("config", ["tpuv3", "mobile"])
 def test_arrays_do_all_the_multiplying(shape: tuple[int, int, int], config: str) -> None:
     # Executed pushes and pops are those of every step: per block of weights, in each array lanes rows in pieces and the
-    # tile's rows in vectors out; the rows in once for all arrays.
+    # rows of its part in vectors out; each part of the rows in once for all its arrays.
     m, k, n = shape
     machine = load_config(config)
     kernel = product(m, k, n, config, "functional+timing")
@@ -71,9 +71,10 @@ def test_arrays_do_all_the_multiplying(shape: tuple[int, int, int], config: str)
     lanes = machine.core.lanes
     steps = -(-m // tile["m"]) * -(-n // tile["n"]) * -(-k // tile["k"])
     piece = min(lanes, 32)
-    per_block = tile["arrays"] * lanes // piece + tile["m"] // vector * (1 + tile["arrays"])
+    parts, rows = tile["row_parts"], tile["m"] // tile["row_parts"] // vector
+    per_block = tile["arrays"] * lanes // piece + rows * (parts + tile["arrays"])
     assert kernel["instructions"]["array"] == steps * tile["k"] // lanes * per_block
-    step = GemmTile("array", tile["m"], tile["arrays"], tile["k"], "x", vector, lanes)
+    step = GemmTile("array", (tile["m"],), tile["arrays"] // parts, (tile["k"],), "x", vector, lanes, row_parts=parts)
     assert instruction_counts(step, dtypes.F32, machine) == tile["k"] // lanes * per_block
 
 

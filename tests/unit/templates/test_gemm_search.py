@@ -12,16 +12,18 @@ from pytorchsim.config.tiles import TileChoices, load_tile_choices
 from pytorchsim.errors import ConfigError
 from pytorchsim.target.dtypes import F16, F32, I64, Dtype
 from pytorchsim.templates.footprint import BUFFER_GRANULE_BYTES
+from pytorchsim.templates.gemm_candidates import candidates
 from pytorchsim.templates.gemm_cost import cost_of
 from pytorchsim.templates.gemm_problem import GemmFusion, GemmProblem
-from pytorchsim.templates.gemm_search import candidates, search_gemm
+from pytorchsim.templates.gemm_search import search_gemm
 from pytorchsim.templates.loop_program import Access, AffineIndex, LoopProgram, Operation, Store
 
 
 def problem(m: int, n: int, k: int, batch: int = 1, dtype: Dtype = F32) -> GemmProblem:
     on_arrays = dtype in (F32, F16) and m >= 8
     x = AffineIndex((m * k, 1, k) if on_arrays else (m * k, k, 1))
-    return GemmProblem(batch, m, n, k, x, AffineIndex((k * n, 1, n)), AffineIndex((m * n, 1, n)), dtype, dtype)
+    w, y = AffineIndex((k * n, 1, n)), AffineIndex((m * n, 1, n))
+    return GemmProblem((batch,), (m,), n, (k,), x, w, y, dtype, dtype, "array" if on_arrays else "lanes")
 
 
 def column_max(sizes: GemmProblem) -> GemmFusion:
@@ -97,11 +99,12 @@ def test_nothing_fits() -> None:
     assert found.nearest.refusal
 
 
-def test_both_arrays_where_there_are_columns_for_them() -> None:
-    for n, arrays in ((64, 1), (128, 1), (129, 2), (1000, 2)):
+def test_both_arrays_have_columns_or_rows_of_their_own() -> None:
+    for n, slots in ((64, 1), (128, 1), (129, 2), (1000, 2)):
         found = search_gemm(problem(512, n, 512), GemmFusion(), load_config("tpuv3"))
         assert found.chosen is not None
-        assert found.chosen.tile.n_slots == arrays
+        assert found.chosen.tile.n_slots == slots
+        assert found.chosen.tile.arrays == 2
 
 
 def test_few_rows_and_other_types_run_on_the_lanes() -> None:
