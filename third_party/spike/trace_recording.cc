@@ -1,6 +1,7 @@
 // The trace: cycles from the lane core's scoreboard, transfers and waits, in program order.
 #include <cstring>
 
+#include "dma_union.h"
 #include "engine_core.h"
 
 namespace npu::engine {
@@ -77,11 +78,14 @@ void Core::record_transfer(const TransferPlan& plan, uint64_t descriptor_address
     if (t.local) transfer.scratchpad_bytes += static_cast<uint64_t>(plan.existing) * t.element_bytes;
     for (const Block& block : plan.blocks) {
       if (t.local) break;
-      StridedRuns runs = block_runs(t, block, request_->slots[t.slot].dram_address);
+      transfer.runs.push_back(block_runs(t, block, request_->slots[t.slot].dram_address));
+    }
+    // Bounds cut windows into blocks that overlap. What indices gather is fetched element by element.
+    if (t.load() && t.index_tile_count == 0) unite_blocks(transfer.runs);
+    for (const StridedRuns& runs : transfer.runs) {
       uint64_t bytes = runs.run_bytes;
       for (const StridedRuns::Dim& dim : runs.dims) bytes *= dim.count;
       transfer.dram_bytes += bytes;
-      transfer.runs.push_back(std::move(runs));
     }
   }
   result_.trace.ops.push_back(

@@ -1,0 +1,167 @@
+"""A convolution and its gradients as matrix products whose operands are windows.
+
+In: sizes of a convolution, strides of its tensors. Out: a `GemmProblem`; nothing is copied, padded or flipped. With
+o = output position, t = tap, per spatial dimension:
+
+    forward   Y[n, o; oc]      = sum over (ic, t) of X[n, ic, o * stride + t * dilation - padding] * W[oc, ic, t]
+    input     dX[n, i; ic]     = sum over (oc, t) of dY[n, oc, o] * W[oc, ic, t], where o reads i by tap t
+    weight    dW[ic, t; oc]    = sum over (n, o) of X[n, ic, o * stride + t * dilation - padding] * dY[n, oc, o]
+
+Which outputs read an input element depends on its position modulo the stride. With e = gcd(stride, dilation),
+i + padding = dilation * u + stride * q + v and t = u + (stride / e) * s for phases u in [0, stride / e), v in [0, e)
+are unique, and o = q - (dilation / e) * s where v = 0, while nothing reads i where v > 0. Phases are batches, q rows, s
+products; every index is affine. A transposed convolution is the gradient of the input of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import gcd
+from typing import Literal
+
+from pytorchsim.config.model import NpuConfig
+from pytorchsim.target.dtypes import Dtype
+from pytorchsim.templates.gemm_problem import GemmProblem, Part, Role
+from pytorchsim.templates.product_axes import ProductAxis, ProductGuard, product_problem
+
+__all__ = ["Convolution", "Direction", "TensorPlace", "convolution_problem"]
+
+Direction = Literal["forward", "input", "weight"]
+
+_Tensor = Literal["image", "weight", "output"]
+
+_PARTS: dict[Direction, dict[_Tensor, Part]] = {
+    "forward": {"image": "x", "weight": "w", "output": "y"},
+    "input": {"output": "x", "weight": "w", "image": "y"},
+    "weight": {"image": "x", "output": "w", "weight": "y"},
+}
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """Sizes: `batch` images of `inputs` spatial extents become `outputs`; each of `groups` has `in_channels` and
+    `out_channels` of its own. `kernel`, `stride`, `padding`, `dilation`: per spatial dimension."""
+
+    batch: int
+    groups: int
+    in_channels: int
+    out_channels: int
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class TensorPlace:
+    """Strides in elements of a tensor, of (image, channel, spatial...) or, for weights, of (output channel, input
+    channel of a group, tap...), and where it begins."""
+
+    strides: tuple[int, ...]
+    offset: int
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """A `ProductAxis` by tensor; `steps`: of the guards of its dimension, by tensor."""
+
+    role: Role
+    size: int
+    strides: Mapping[_Tensor, int]
+    steps: Mapping[_Tensor, int]
+
+
+@dataclass(frozen=True)
+class _Dimension:
+    """What one spatial dimension adds: axes, the first position in each tensor (in its own elements along the
+    dimension), and the extents within which positions exist."""
+
+    axes: tuple[_Axis, ...]
+    first: Mapping[_Tensor, int]
+    extents: Mapping[_Tensor, int]
+
+
+def convolution_problem(
+    direction: Direction,
+    sizes: Convolution,
+    places: tuple[TensorPlace, TensorPlace, TensorPlace],
+    dtypes: tuple[Dtype, Dtype],
+    config: NpuConfig,
+) -> GemmProblem:
+    """`places`: of the two operands and the result. Forward: input, weights, output. Input: gradient of the output,
+    weights, gradient of the input. Weight: input, gradient of the output, gradient of the weights. `dtypes`: of operands
+    and result."""
+    parts = _PARTS[direction]
+    of_part = dict(zip(("x", "w", "y"), places, strict=True))
+    at: dict[_Tensor, TensorPlace] = {tensor: of_part[part] for tensor, part in parts.items()}
+    axes, guards = [], []
+    offsets: dict[Part, int] = {part: at[tensor].offset for tensor, part in parts.items()}
+    spatial: list[ProductAxis] = []
+    for number in range(len(sizes.kernel)):
+        dimension = _gradient(sizes, number) if direction == "input" else _windows(direction, sizes, number)
+        numbers: dict[_Tensor, int] = {}
+        for tensor, extent in dimension.extents.items():
+            numbers[tensor] = len(guards)
+            guards.append(ProductGuard(parts[tensor], dimension.first[tensor], extent))
+        for tensor, first in dimension.first.items():
+            offsets[parts[tensor]] += first * at[tensor].strides[2 + number]
+        for axis in dimension.axes:
+            strides = {parts[tensor]: step * at[tensor].strides[2 + number] for tensor, step in axis.strides.items()}
+            steps = {numbers[tensor]: step for tensor, step in axis.steps.items()}
+            spatial.append(ProductAxis(axis.role, axis.size, strides, steps))
+    for role, size, strides in _channels(direction, sizes, at):
+        axes.append(ProductAxis(role, size, {parts[tensor]: step for tensor, step in strides.items()}))
+    *others, group = axes
+    return product_problem([*others, *spatial, group], guards, offsets, dtypes, config)
+
+
+def _channels(
+    direction: Direction, sizes: Convolution, at: Mapping[_Tensor, TensorPlace]
+) -> Iterator[tuple[Role, int, dict[_Tensor, int]]]:
+    """Images, channels, groups: role, size, strides."""
+    images, inner, outer = {"forward": "mkn", "input": "mnk", "weight": "kmn"}[direction]
+    image, weight, output = at["image"].strides, at["weight"].strides, at["output"].strides
+    yield images, sizes.batch, {"image": image[0], "output": output[0]}  # type: ignore[misc]
+    yield inner, sizes.in_channels, {"image": image[1], "weight": weight[1]}  # type: ignore[misc]
+    yield outer, sizes.out_channels, {"output": output[1], "weight": weight[0]}  # type: ignore[misc]
+    inputs, outputs = sizes.in_channels, sizes.out_channels
+    yield "b", sizes.groups, {"image": inputs * image[1], "weight": outputs * weight[0], "output": outputs * output[1]}
+
+
+def _windows(direction: Direction, sizes: Convolution, number: int) -> _Dimension:
+    """Outputs and taps; the window reads the image."""
+    stride, dilation, padding = sizes.stride[number], sizes.dilation[number], sizes.padding[number]
+    outputs, taps = ("m", "k") if direction == "forward" else ("k", "m")
+    return _Dimension(
+        (
+            _Axis(outputs, sizes.outputs[number], {"image": stride, "output": 1}, {"image": stride}),  # type: ignore[arg-type]
+            _Axis(taps, sizes.kernel[number], {"image": dilation, "weight": 1}, {"image": dilation}),  # type: ignore[arg-type]
+        ),
+        {"image": -padding},
+        {"image": sizes.inputs[number]},
+    )
+
+
+def _gradient(sizes: Convolution, number: int) -> _Dimension:
+    """Phases, image positions of a phase and its taps; what is read is the output."""
+    stride, dilation, padding = sizes.stride[number], sizes.dilation[number], sizes.padding[number]
+    inputs, outputs, kernel = sizes.inputs[number], sizes.outputs[number], sizes.kernel[number]
+    common = gcd(stride, dilation)
+    phases, step = stride // common, dilation // common
+    first = (padding // common - (phases - 1) * step) // phases
+    last = (padding + inputs - 1) // common // phases
+    taps = -(-kernel // phases)
+    nowhere = outputs - first + step * (taps - 1)  # moves every position of the output beyond its end
+    return _Dimension(
+        (
+            _Axis("b", phases, {"image": dilation, "weight": 1}, {"image": dilation, "weight": 1}),
+            _Axis("b", common, {"image": 1}, {"image": 1, "output": nowhere}),
+            _Axis("m", last - first + 1, {"image": stride, "output": 1}, {"image": stride, "output": 1}),
+            _Axis("k", taps, {"weight": phases, "output": -step}, {"weight": phases, "output": -step}),
+        ),
+        {"image": stride * first - padding, "weight": 0, "output": first},
+        {"image": inputs, "weight": kernel, "output": outputs},
+    )
