@@ -8,7 +8,8 @@ lowering, which the host-op policy then sees.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._inductor import ir
@@ -18,13 +19,27 @@ from torch._inductor.virtualized import V
 from pytorchsim.config.session import current_session
 from pytorchsim.frontend.lowerings import lowers
 
+if TYPE_CHECKING:
+    from pytorchsim.templates.convolution_problem import Direction
+
 __all__: list[str] = []
 
 aten = torch.ops.aten
 
 
+@dataclass(frozen=True)
+class _Shapes:
+    """Of a convolution's tensors, whichever of them is the result; `windows`: stride, padding, dilation."""
+
+    image: list[int]
+    weight: list[int]
+    output: list[int]
+    groups: int
+    windows: tuple[tuple[int, ...], ...]
+
+
 @lowers(aten.convolution.default)
-def _convolution(
+def _convolution(  # noqa: PLR0913  ATen's signature
     x: ir.TensorBox,
     weight: ir.TensorBox,
     bias: ir.TensorBox | None,
@@ -43,9 +58,10 @@ def _convolution(
     result = V.graph.current_node.meta["val"]
     shape, strides = [int(size) for size in result.shape], [int(step) for step in result.stride()]
     image, output = (shape, _sizes(x)) if transposed else (_sizes(x), shape)
-    direction = "input" if transposed else "forward"
+    direction: Direction = "input" if transposed else "forward"
     windows = _windows(stride, padding, dilation, len(shape) - 2)
-    total = _template(direction, image, _sizes(weight), output, groups, windows, (x, weight), (shape, strides))
+    convolved = _Shapes(image, _sizes(weight), output, groups, windows)
+    total = _template(direction, convolved, (x, weight), (shape, strides))
     if bias is None:
         return total
     per_channel = lowerings[aten.view](bias, [-1, *(1 for _ in shape[2:])])
@@ -55,7 +71,7 @@ def _convolution(
 
 
 @lowers(aten.convolution_backward.default)
-def _convolution_backward(
+def _convolution_backward(  # noqa: PLR0913  ATen's signature
     gradient: ir.TensorBox,
     x: ir.TensorBox,
     weight: ir.TensorBox,
@@ -74,16 +90,16 @@ def _convolution_backward(
         return None
     image, output = (gradient, x) if transposed else (x, gradient)
     windows = _windows(stride, padding, dilation, len(_sizes(x)) - 2)
-    sizes = _sizes(image), _sizes(weight), _sizes(output), groups, windows
+    convolved = _Shapes(_sizes(image), _sizes(weight), _sizes(output), groups, windows)
     wanted = [
-        ([int(size) for size in value.shape], [int(step) for step in value.stride()]) if value is not None else None
+        ([], []) if value is None else ([int(size) for size in value.shape], [int(step) for step in value.stride()])
         for value in V.graph.current_node.meta["val"]
     ]
     results: list[ir.TensorBox | None] = [None, None, None]
     if output_mask[0]:
-        results[0] = _template("forward" if transposed else "input", *sizes, (gradient, weight), wanted[0])
+        results[0] = _template("forward" if transposed else "input", convolved, (gradient, weight), wanted[0])
     if output_mask[1]:
-        results[1] = _template("weight", *sizes, (image, output), wanted[1])
+        results[1] = _template("weight", convolved, (image, output), wanted[1])
     if output_mask[2]:
         results[2] = lowerings[aten.sum.dim_IntList](gradient, [0, *range(2, len(_sizes(x)))])
     return results
@@ -113,31 +129,28 @@ def _windows(
 
 
 def _template(
-    direction: Any,
-    image: Sequence[int],
-    weight: Sequence[int],
-    output: Sequence[int],
-    groups: int,
-    windows: tuple[tuple[int, ...], ...],
+    direction: Direction,
+    convolved: _Shapes,
     operands: tuple[ir.TensorBox, ir.TensorBox],
     result: tuple[Sequence[int], Sequence[int]],
 ) -> ir.TensorBox:
-    """`image`, `weight`, `output`: shapes of the convolution, whichever of them is the result."""
+    """One direction of a convolution; `result`: its shape and strides."""
     from pytorchsim.templates.base import TemplateBuffer
     from pytorchsim.templates.convolution import ConvolutionTemplate
     from pytorchsim.templates.convolution_problem import Convolution
 
     shape, strides = result
     dtype, device = operands[0].get_dtype(), operands[0].get_device()
+    image, weight, output = convolved.image, convolved.weight, convolved.output
     if 0 in (*image, *weight, *output):
         zeros: ir.TensorBox = lowerings[aten.full](shape, 0, dtype=dtype, device=device)  # empty, or sums of nothing
         return zeros
-    stride, padding, dilation = windows
+    stride, padding, dilation = convolved.windows
     convolution = Convolution(
         batch=image[0],
-        groups=groups,
+        groups=convolved.groups,
         in_channels=weight[1],
-        out_channels=weight[0] // groups,
+        out_channels=weight[0] // convolved.groups,
         inputs=tuple(image[2:]),
         outputs=tuple(output[2:]),
         kernel=tuple(weight[2:]),
@@ -148,5 +161,5 @@ def _template(
     realized = [ir.ExternKernel.realize_input(operand) for operand in operands]
     session = current_session()
     template = ConvolutionTemplate(session.config, session.tiles, direction, convolution)
-    layout = ir.FixedLayout(device, dtype, list(shape), list(strides))
+    layout = ir.FixedLayout(operands[0].get_device_or_error(), dtype, list(shape), list(strides))
     return ir.TensorBox.create(TemplateBuffer(layout, realized, template))

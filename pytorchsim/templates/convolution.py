@@ -5,7 +5,6 @@ In: a convolution's sizes, the buffers of two operands and of the result in any 
 
 from __future__ import annotations
 
-
 from torch._inductor import ir as inductor_ir
 
 from pytorchsim.config.model import NpuConfig

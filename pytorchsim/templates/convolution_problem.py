@@ -37,6 +37,13 @@ _PARTS: dict[Direction, dict[_Tensor, Part]] = {
     "weight": {"image": "x", "output": "w", "weight": "y"},
 }
 
+_CHANNELS: dict[Direction, tuple[Role, Role, Role]] = {
+    "forward": ("m", "k", "n"),
+    "input": ("m", "n", "k"),
+    "weight": ("k", "m", "n"),
+}
+"""Groups of images, input channels and output channels."""
+
 
 @dataclass(frozen=True)
 class Convolution:
@@ -92,12 +99,13 @@ def convolution_problem(
     config: NpuConfig,
 ) -> GemmProblem:
     """`places`: of the two operands and the result. Forward: input, weights, output. Input: gradient of the output,
-    weights, gradient of the input. Weight: input, gradient of the output, gradient of the weights. `dtypes`: of operands
-    and result."""
+    weights, gradient of the input. Weight: input, gradient of the output, gradient of the weights. `dtypes`: of the
+    operands and of the result."""
     parts = _PARTS[direction]
-    of_part = dict(zip(("x", "w", "y"), places, strict=True))
+    of_part: dict[Part, TensorPlace] = {"x": places[0], "w": places[1], "y": places[2]}
     at: dict[_Tensor, TensorPlace] = {tensor: of_part[part] for tensor, part in parts.items()}
-    axes, guards = [], []
+    axes: list[ProductAxis] = []
+    guards: list[ProductGuard] = []
     offsets: dict[Part, int] = {part: at[tensor].offset for tensor, part in parts.items()}
     spatial: list[ProductAxis] = []
     for number in range(len(sizes.kernel)):
@@ -109,9 +117,9 @@ def convolution_problem(
         for tensor, first in dimension.first.items():
             offsets[parts[tensor]] += first * at[tensor].strides[2 + number]
         for axis in dimension.axes:
-            strides = {parts[tensor]: step * at[tensor].strides[2 + number] for tensor, step in axis.strides.items()}
+            moves = {parts[tensor]: step * at[tensor].strides[2 + number] for tensor, step in axis.strides.items()}
             steps = {numbers[tensor]: step for tensor, step in axis.steps.items()}
-            spatial.append(ProductAxis(axis.role, axis.size, strides, steps))
+            spatial.append(ProductAxis(axis.role, axis.size, moves, steps))
     for role, size, strides in _channels(direction, sizes, at):
         axes.append(ProductAxis(role, size, {parts[tensor]: step for tensor, step in strides.items()}))
     *others, group = axes
@@ -122,11 +130,11 @@ def _channels(
     direction: Direction, sizes: Convolution, at: Mapping[_Tensor, TensorPlace]
 ) -> Iterator[tuple[Role, int, dict[_Tensor, int]]]:
     """Images, channels, groups: role, size, strides."""
-    images, inner, outer = {"forward": "mkn", "input": "mnk", "weight": "kmn"}[direction]
+    images, inner, outer = _CHANNELS[direction]
     image, weight, output = at["image"].strides, at["weight"].strides, at["output"].strides
-    yield images, sizes.batch, {"image": image[0], "output": output[0]}  # type: ignore[misc]
-    yield inner, sizes.in_channels, {"image": image[1], "weight": weight[1]}  # type: ignore[misc]
-    yield outer, sizes.out_channels, {"output": output[1], "weight": weight[0]}  # type: ignore[misc]
+    yield images, sizes.batch, {"image": image[0], "output": output[0]}
+    yield inner, sizes.in_channels, {"image": image[1], "weight": weight[1]}
+    yield outer, sizes.out_channels, {"output": output[1], "weight": weight[0]}
     inputs, outputs = sizes.in_channels, sizes.out_channels
     yield "b", sizes.groups, {"image": inputs * image[1], "weight": outputs * weight[0], "output": outputs * output[1]}
 
@@ -134,11 +142,12 @@ def _channels(
 def _windows(direction: Direction, sizes: Convolution, number: int) -> _Dimension:
     """Outputs and taps; the window reads the image."""
     stride, dilation, padding = sizes.stride[number], sizes.dilation[number], sizes.padding[number]
-    outputs, taps = ("m", "k") if direction == "forward" else ("k", "m")
+    outputs: Role = "m" if direction == "forward" else "k"
+    taps: Role = "k" if direction == "forward" else "m"
     return _Dimension(
         (
-            _Axis(outputs, sizes.outputs[number], {"image": stride, "output": 1}, {"image": stride}),  # type: ignore[arg-type]
-            _Axis(taps, sizes.kernel[number], {"image": dilation, "weight": 1}, {"image": dilation}),  # type: ignore[arg-type]
+            _Axis(outputs, sizes.outputs[number], {"image": stride, "output": 1}, {"image": stride}),
+            _Axis(taps, sizes.kernel[number], {"image": dilation, "weight": 1}, {"image": dilation}),
         ),
         {"image": -padding},
         {"image": sizes.inputs[number]},

@@ -97,18 +97,19 @@ def _joined(axes: Sequence[ProductAxis]) -> list[ProductAxis]:
     joined: list[ProductAxis] = []
     for axis in axes:
         outer = joined[-1] if joined else None
-        if outer is not None and _continues(outer.strides, axis.strides, axis.size) and _continues(
-            outer.steps, axis.steps, axis.size
-        ):
+        if outer is not None and _continues(outer, axis):
             joined[-1] = replace(axis, size=outer.size * axis.size)
         else:
             joined.append(axis)
     return joined
 
 
-def _continues(outer: Mapping[Part, int] | Mapping[int, int], inner: Mapping[Part, int] | Mapping[int, int], size: int) -> bool:
-    steps: dict[object, int] = dict(inner)
-    return all(dict(outer).get(key, 0) == steps.get(key, 0) * size for key in {*outer, *inner})  # type: ignore[arg-type]
+def _continues(outer: ProductAxis, inner: ProductAxis) -> bool:
+    parts = {*outer.strides, *inner.strides}
+    numbers = {*outer.steps, *inner.steps}
+    return all(outer.strides.get(part, 0) == inner.strides.get(part, 0) * inner.size for part in parts) and all(
+        outer.steps.get(number, 0) == inner.steps.get(number, 0) * inner.size for number in numbers
+    )
 
 
 def _always(guard: ProductGuard, walks: Sequence[tuple[int, int]]) -> bool:
