@@ -98,6 +98,8 @@ class ProductTemplate(FramedTemplate):
         found = search_gemm(self.problem(template), recorded.programs, self._config, self._tiles)
         if found.chosen is not None:
             return ""
+        if found.inexpressible:
+            return f"no tile can be moved: {found.inexpressible}"
         nearest = found.nearest
         return (
             f"no tile fits: the smallest, {nearest.tile.label()}, takes {nearest.footprint.total_bytes} bytes per lane"
@@ -116,6 +118,8 @@ class ProductTemplate(FramedTemplate):
         problem, fusion = self.problem(template), recorded.programs
         found = search_gemm(problem, fusion, self._config, self._tiles)
         nearest = found.nearest
+        if found.chosen is None and found.inexpressible:
+            raise UnsupportedError(f"no tile of it can be moved: {found.inexpressible}")
         if found.chosen is None:
             raise SpadOverflowError(
                 kernel=name,

@@ -52,6 +52,12 @@ class GemmSearch:
         return min(self.all, key=lambda candidate: candidate.footprint.total_bytes)
 
     @property
+    def inexpressible(self) -> str:
+        """Why tiles that would fit the scratchpad cannot be moved, where that leaves none."""
+        kept = [candidate.refusal for candidate in self.all if not candidate.footprint.refusal]
+        return kept[0] if kept and self.chosen is None else ""
+
+    @property
     def reasons(self) -> tuple[str, ...]:
         """Why this tile, what it beat, what did not fit."""
         refused = Counter(candidate.refusal for candidate in self.all if candidate.refusal)

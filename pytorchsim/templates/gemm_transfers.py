@@ -112,11 +112,19 @@ def _scratchpad_strides(block: Block, pitch: int) -> list[int]:
 
 
 def _folded(lines: list[_Line]) -> list[_Line]:
-    """Axes of one element that no bound looks at, as one, where there would be too many axes: its origin is the
-    element where they begin."""
-    free = [line for line in lines if line.axis.size == 1 and not any(line.steps)]
-    if len(lines) <= MAX_RANK or len(free) < 2:
+    """Where there would be too many axes: those of one element, which only have an origin, as one axis that moves the
+    first element and one for each bound that they move."""
+    spread = any(line.axis.lane and line.axis.size > 1 for line in lines)
+    free = [line for line in lines if line.axis.size == 1 and (spread or not line.axis.lane)]
+    if len(lines) <= MAX_RANK:
         return lines
-    origins = tuple((axis, line.axis.dram_stride) for line in free for axis, _ in line.origins)
-    base = _Line(Axis(1, 1, 0), origins, (0,) * len(free[0].steps))
-    return [base, *(line for line in lines if line not in free)]
+    bounds = len(lines[0].steps)
+    moves = [(line.axis.dram_stride, *line.steps) for line in free]
+    folded = []
+    for number in range(1 + bounds):
+        pairs = [(line, move[number]) for line, move in zip(free, moves, strict=True) if move[number]]
+        origins = tuple((axis, factor) for line, factor in pairs for axis, _ in line.origins)
+        if origins:
+            steps = tuple(int(bound == number - 1) for bound in range(bounds))
+            folded.append(_Line(Axis(1, int(number == 0), 0), origins, steps))
+    return [*folded, *(line for line in lines if line not in free)]
