@@ -116,5 +116,9 @@ def _cache() -> str:
 
 
 def _gem5() -> str:
-    gem5 = read_environment().gem5
-    return "none (optional; PYTORCHSIM_GEM5 names one)" if gem5 is None else str(gem5)
+    from pytorchsim.simulator.gem5 import gem5_version, read_pin
+
+    binary, pin = read_environment().gem5, read_pin()
+    if binary is None:
+        return f"none (optional; PYTORCHSIM_GEM5 names one; pinned {pin.version})"
+    return f"{gem5_version(binary)} at {binary} (pinned {pin.version})"

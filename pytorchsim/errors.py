@@ -11,6 +11,8 @@ __all__ = [
     "AssemblyAuditError",
     "CompileError",
     "ConfigError",
+    "Gem5Error",
+    "Gem5VersionWarning",
     "HostOpError",
     "HostOpWarning",
     "IRVerificationError",
@@ -141,6 +143,14 @@ class MachineFault(PyTorchSimError):
     def __init__(self, message: str, site: FaultSite) -> None:
         self.site = site
         super().__init__(message)
+
+
+class Gem5Error(PyTorchSimError):
+    """The gem5 that the user names failed; the message has its last lines."""
+
+
+class Gem5VersionWarning(PyTorchSimWarning):
+    """The gem5 that the user names is not of the pinned version."""
 
 
 class TimingError(PyTorchSimError):

@@ -235,6 +235,12 @@ class NpuConfig(_Frozen):
     dma: DmaConfig = DmaConfig()
     network: NetworkConfig = NetworkConfig()
     dram: DramConfig = DramConfig()
+    latency_source: Literal["builtin", "gem5", "both"] = Field(
+        "builtin",
+        description="Whose cycles tile functions have: the built-in model's, gem5's, or the built-in model's with"
+        " gem5's beside them in the report.",
+    )
+    gem5: str = Field("", description="Path of the gem5 binary; empty: what `PYTORCHSIM_GEM5` names.")
     instruction_budget: int = Field(
         10_000_000_000, gt=0, description="Instructions of one launch after which it is stopped as endless."
     )

@@ -15,7 +15,15 @@ if TYPE_CHECKING:
     from pytorchsim.config.model import NpuConfig
     from pytorchsim.simulator.timing import LaunchTiming
 
-__all__ = ["CallRecord", "GraphRecord", "KernelFacts", "LaunchRecord", "set_thread_record", "thread_record"]
+__all__ = [
+    "CallRecord",
+    "GraphRecord",
+    "KernelFacts",
+    "LaunchRecord",
+    "TileLatency",
+    "set_thread_record",
+    "thread_record",
+]
 
 
 @dataclass(frozen=True)
@@ -31,10 +39,21 @@ class KernelFacts:
 
 
 @dataclass(frozen=True)
+class TileLatency:
+    """Cycles of a tile function called with `arguments` (a0 to a7) on the built-in model and on gem5."""
+
+    tile: str
+    arguments: tuple[int, ...]
+    builtin_cycles: int
+    gem5_cycles: int
+
+
+@dataclass(frozen=True)
 class LaunchRecord:
     """One launch of a kernel on all cores. `timing` is None in functional mode.
 
     `instructions`: executed by kind, over all cores. `assumed_indices`: indices that timing mode had to make up.
+    `tile_latencies`: where the config's `latency_source` asks for gem5.
     """
 
     kernel: KernelFacts
@@ -42,6 +61,7 @@ class LaunchRecord:
     instructions: Mapping[str, int]
     stack_bytes: int
     assumed_indices: int = 0
+    tile_latencies: tuple[TileLatency, ...] = ()
 
 
 @dataclass

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytorchsim.report.bound import BoundBy, CycleShares, bound_by
-from pytorchsim.report.record import CallRecord, GraphRecord, KernelFacts, LaunchRecord
+from pytorchsim.report.record import CallRecord, GraphRecord, KernelFacts, LaunchRecord, TileLatency
 
 __all__ = ["STAGES", "GraphRow", "HostOpRow", "KernelRow", "graph_rows", "host_op_rows", "kernel_rows", "wall_seconds"]
 
@@ -37,6 +37,7 @@ class KernelRow:
     instructions: Mapping[str, int]
     stack_bytes: int
     assumed_indices: int
+    tile_latencies: tuple[TileLatency, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """JSON types, as docs/report.schema.json says."""
@@ -72,6 +73,15 @@ class KernelRow:
             "stack_bytes": self.stack_bytes,
             "assumed_indices": self.assumed_indices,
             "reasons": list(self.facts.reasons),
+            "tile_latencies": [
+                {
+                    "tile": row.tile,
+                    "arguments": list(row.arguments),
+                    "builtin_cycles": row.builtin_cycles,
+                    "gem5_cycles": row.gem5_cycles,
+                }
+                for row in self.tile_latencies
+            ],
         }
 
 
@@ -156,6 +166,7 @@ def _kernel_row(graph: GraphRecord, launches: list[LaunchRecord]) -> KernelRow:
         instructions=instructions,
         stack_bytes=max(launch.stack_bytes for launch in launches),
         assumed_indices=sum(launch.assumed_indices for launch in launches),
+        tile_latencies=tuple(dict.fromkeys(row for launch in launches for row in launch.tile_latencies)),
     )
 
 

@@ -118,6 +118,12 @@ def _notes(report: Report) -> Iterator[Text]:
             yield Text(f"  {row.facts.name}: {reason}")
         if row.assumed_indices:
             yield Text(f"  {row.facts.name}: {row.assumed_indices} indices were assumed, timing mode has no data")
+        for tile in row.tile_latencies:
+            difference = tile.gem5_cycles / tile.builtin_cycles - 1 if tile.builtin_cycles else 0.0
+            yield Text(
+                f"  {tile.tile}{tile.arguments}: built-in {tile.builtin_cycles:,} cycles, gem5 {tile.gem5_cycles:,}"
+                f" ({100 * difference:+.1f}%)"
+            )
     for graph in report.graphs:
         for section, entries in graph.facts.items():
             for entry in entries:

@@ -39,15 +39,17 @@ def _signed(value: int, bits: int) -> int:
     return (value & ((1 << bits) - 1)) - ((value >> (bits - 1) & 1) << bits)
 
 
-def _start(repetitions: int) -> list[int]:
+def start_words(repetitions: int) -> list[int]:
     """li s0, repetitions; loop: three addresses (auipc, addi), call (auipc, jalr), addi s0, bnez s0; li, li, ecall."""
-    call = 13 * 4 - 7 * 4  # from the auipc of the call to the kernel
+    call = 14 * 4 - 7 * 4  # from the auipc of the call to the kernel
     words = [repetitions << 20 | 8 << 7 | 0x13]
-    for register in (10, 11, 12):
-        words += [register << 7 | 0x17, register << 15 | register << 7 | 0x13]
+    for register, buffer in zip((10, 11, 12), BUFFERS, strict=True):
+        offset = buffer - (KERNEL_ADDRESS - 4 * (14 - len(words)))
+        high = (offset + 0x800) & 0xFFFFF000
+        words += [high | register << 7 | 0x17, (offset & 0xFFF) << 20 | register << 15 | register << 7 | 0x13]
     words += [1 << 7 | 0x17, call << 20 | 1 << 15 | 1 << 7 | 0x67]
     words += [0xFFF << 20 | 8 << 15 | 8 << 7 | 0x13, _branch(1, 8, 0, -9 * 4)]
-    return [*words, 0 << 20 | 10 << 7 | 0x13, 93 << 20 | 17 << 7 | 0x13]
+    return [*words, 10 << 7 | 0x13, 93 << 20 | 17 << 7 | 0x13, 0x73]
 
 
 def _branch(funct3: int, rs1: int, rs2: int, offset: int) -> int:
@@ -120,13 +122,13 @@ class Hart:
 
 def run(core: _native.LaneCore, code: list[int], repetitions: int) -> int:
     """Cycles of the program that calls the kernel `repetitions` times."""
-    start = _start(repetitions)
+    start = start_words(repetitions)
     first = KERNEL_ADDRESS - 4 * len(start)
     words = [*start, *code]
     hart = Hart()
     pc, last = first, KERNEL_ADDRESS - 4
     core.begin()
-    while True:
+    while pc != last:
         word = words[(pc - first) // 4]
         base = hart.x[word >> 15 & 31]
         offset = _signed(word >> 20, 12)
@@ -135,12 +137,8 @@ def run(core: _native.LaneCore, code: list[int], repetitions: int) -> int:
         vector_memory = word & 127 in (0x07, 0x27) and word >> 12 & 7 in (0, 5, 6, 7)
         address = (base if vector_memory else base + offset) & _MASK
         core.retire(word, hart.vl, hart.sew, hart.lmul, address, pc)
-        before = pc
         pc = hart.step(word, pc)
-        if before < KERNEL_ADDRESS and word & 127 == 0x13 and word >> 7 & 31 in (10, 11, 12):
-            hart.x[word >> 7 & 31] = BUFFERS[(word >> 7 & 31) - 10]
-        if before == last:
-            return core.drain()
+    return core.drain()
 
 
 def cycles_per_call(core: _native.LaneCore, code: list[int]) -> float:

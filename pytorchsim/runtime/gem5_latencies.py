@@ -1,0 +1,54 @@
+"""Cycles of a kernel's tile functions from gem5, beside the built-in model's.
+
+In: a program, what tile functions of a kernel are called with and take on the built-in model. Out: the same table from
+gem5, and rows for the report. Assumes: tile calls do not depend on data, so those of one launch are those of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pytorchsim.config.model import NpuConfig
+from pytorchsim.mlir.cache import ContentStore
+from pytorchsim.report.record import TileLatency
+from pytorchsim.runtime.latencies import Arguments, TileKey
+from pytorchsim.simulator.functional import LoadableProgram
+from pytorchsim.simulator.gem5 import Gem5
+from pytorchsim.simulator.gem5_program import tile_call
+
+__all__ = ["Latencies", "compare", "gem5_latencies"]
+
+Latencies = Mapping[str, Mapping[Arguments, int]]
+"""Tile function -> integer arguments -> cycles."""
+
+
+def gem5_latencies(
+    program: LoadableProgram,
+    builtin: Latencies,
+    keys: Mapping[str, TileKey],
+    config: NpuConfig,
+    store: ContentStore | None,
+) -> dict[str, dict[Arguments, int]]:
+    """What gem5 says of every call in `builtin`.
+
+    Raises:
+        SetupError: no gem5 is named.
+        Gem5Error: gem5 failed; the message names the tile function and has its last lines.
+    """
+    gem5 = Gem5(config, store)
+    return {
+        name: {
+            arguments: gem5.cycles(tile_call(program, name, arguments, keys[name].stack_alignment_bytes, config))
+            for arguments in calls
+        }
+        for name, calls in builtin.items()
+    }
+
+
+def compare(builtin: Latencies, other: Latencies) -> tuple[TileLatency, ...]:
+    """Rows for the report, in order of names and arguments."""
+    return tuple(
+        TileLatency(name, arguments, builtin[name][arguments], other[name][arguments])
+        for name in sorted(other)
+        for arguments in sorted(other[name])
+    )
