@@ -20,9 +20,12 @@ from torch._inductor.virtualized import V
 from pytorchsim.config.session import Session, session_scope
 from pytorchsim.errors import HostOpWarning, UnsupportedError
 from pytorchsim.frontend import convolution_lowerings as _convolution_lowerings  # noqa: F401  importing it registers
+from pytorchsim.frontend import attention_lowerings as _attention_lowerings  # noqa: F401  importing it registers
 from pytorchsim.frontend import index_lowerings as _index_lowerings  # noqa: F401  importing it registers
 from pytorchsim.frontend import product_lowerings as _product_lowerings  # noqa: F401  importing it registers
 from pytorchsim.frontend import scan_lowerings as _scan_lowerings  # noqa: F401  importing it registers
+from pytorchsim.frontend.attention_graphs import write_out_attention
+from pytorchsim.frontend.attention_rewrite import AttentionRewrite
 from pytorchsim.frontend.decompositions import decomposition_table
 from pytorchsim.frontend.graph_breaks import check_graph_break
 from pytorchsim.frontend.lowerings import admit_fallbacks
@@ -82,10 +85,11 @@ def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], session: S
 
     def inner_compile(graph: torch.fx.GraphModule, inputs: Sequence[Any], **kwargs: Any) -> Any:
         with surfacing(strict=session.strict), session_scope(session):
+            write_out_attention(graph, session)
             admit_fallbacks(graph, backward=bool(kwargs.get("is_backward")))
             return inductor.compile_fx_inner(graph, inputs, **kwargs)
 
-    with session_scope(session):
+    with session_scope(session), AttentionRewrite():
         compiled = inductor.compile_fx(
             gm,
             example_inputs,

@@ -149,13 +149,24 @@ class MLIRTemplate(ABC):
 
 class TemplateBuffer(ir.TemplateBuffer):
     """One output, computed by `template` from `inputs`; the kernel is written by our scheduling, not by Inductor's
-    renderers. Prologues may be fused into every input."""
+    renderers. Prologues may be fused into every input. `written`: inputs that are outputs besides."""
 
-    def __init__(self, layout: ir.Layout, inputs: Sequence[ir.IRNode], template: MLIRTemplate) -> None:
+    def __init__(
+        self,
+        layout: ir.Layout,
+        inputs: Sequence[ir.IRNode],
+        template: MLIRTemplate,
+        *,
+        written: Sequence[ir.IRNode] = (),
+    ) -> None:
         self.npu_template = template
-        super().__init__(layout, inputs, make_kernel_render=None)
+        super().__init__(layout, inputs, make_kernel_render=None, mutated_inputs=written or None)
         self.allow_prologue_fusion = True
         self.allowed_prologue_inps = OrderedSet(operand.get_name() for operand in self.operands)
+
+    def get_outputs(self) -> list[ir.Buffer]:
+        """The result, and a node for each input that is written."""
+        return [self, *self.mutation_outputs]
 
     @property
     def operands(self) -> tuple[ir.IRNode, ...]:

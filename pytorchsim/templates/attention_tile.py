@@ -1,0 +1,207 @@
+"""One step of attention: its sizes, the buffers it needs, what it costs.
+
+In: a problem, the machine. Out: values. A step has `heads` heads of `queries` blocks of queries and `keys` blocks of
+keys, a block being as many as there are lanes. Queries lie over the lanes. Where there are two arrays and their queues
+hold what is in flight, one multiplies queries by keys while the other multiplies weights by values (`overlapped`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache
+
+from pytorchsim.config.model import NpuConfig
+from pytorchsim.target.dtypes import F32
+from pytorchsim.templates.attention_problem import MOST_BATCH_AXES, AttentionProblem
+from pytorchsim.templates.footprint import BufferNeed, TemplateFootprint, footprint_of
+
+__all__ = ["FACTOR_COPIES", "HIGHEST_COPIES", "AttentionTile", "Candidate", "TileSearch", "search_attention"]
+
+SCORE_COPIES, FACTOR_COPIES, HIGHEST_COPIES = 4, 8, 4
+"""Blocks whose scores, factors and maxima are kept while they pass the pipeline."""
+
+_VECTOR_LMUL = 2
+"""Registers per vector: sixteen groups hold what the stages have in flight."""
+
+_COUNTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
+"""Heads of a step, and blocks of queries and keys, that are tried."""
+
+
+@dataclass(frozen=True)
+class AttentionTile:
+    """`heads` heads x `queries` blocks x `keys` blocks. In whole vectors of `vector`: `size_pitch` elements of a query,
+    `value_pitch` of a value. `depth`: blocks of the contraction of queries and keys. `value_lag`: blocks that sums are
+    popped behind their weights. `queue`: results that an array holds."""
+
+    heads: int
+    queries: int
+    keys: int
+    size_pitch: int
+    value_pitch: int
+    depth: int
+    vector: int
+    lanes: int
+    overlapped: bool
+    value_lag: int
+    queue: int
+
+    @property
+    def rows(self) -> int:
+        """Blocks of queries of a step, over all heads."""
+        return self.heads * self.queries
+
+    @property
+    def blocks(self) -> int:
+        """Pairs of a block of queries and a block of keys."""
+        return self.rows * self.keys
+
+    def describe(self) -> dict[str, int]:
+        """The tile as a flat record for reports."""
+        return {
+            "heads": self.heads,
+            "queries": self.queries * self.lanes,
+            "keys": self.keys * self.lanes,
+            "overlapped": int(self.overlapped),
+        }
+
+    @property
+    def state(self) -> dict[str, int]:
+        """Elements of what is kept per block of queries: sums of weighted values; the highest score and the total of
+        the weights, a vector each."""
+        vectors = self.rows * self.vector
+        return {"sums": self.rows * self.value_pitch, "highest": vectors, "total": vectors}
+
+    @property
+    def scratch(self) -> dict[str, int]:
+        """Elements of what passes the pipeline: scores, the factors of older sums, the highest scores."""
+        return {
+            "scores": SCORE_COPIES * self.lanes,
+            "factors": FACTOR_COPIES * self.vector,
+            "maxima": HIGHEST_COPIES * self.vector,
+        }
+
+    def counts(self, problem: AttentionProblem) -> tuple[int, int, int]:
+        """Tiles along heads, queries, keys."""
+        return (
+            -(-problem.heads // self.heads),
+            -(-problem.queries // (self.queries * self.lanes)),
+            -(-problem.keys // (self.keys * self.lanes)),
+        )
+
+    def buffers(self, problem: AttentionProblem) -> dict[str, BufferNeed]:
+        """Every buffer of the kernel by name."""
+        dtype, vectors = problem.dtype, self.rows * self.vector
+        needs = {
+            "query": BufferNeed(self.rows * self.size_pitch, dtype, 2),
+            "key": BufferNeed(self.heads * self.depth * self.keys * self.lanes, dtype, 2),
+            "value": BufferNeed(self.heads * self.keys * self.value_pitch, dtype, 2),
+            "result": BufferNeed(self.rows * self.value_pitch, dtype, 2),
+            "state": BufferNeed(sum(self.state.values()), F32, 1),
+            "scratch": BufferNeed(sum(self.scratch.values()), F32, 1),
+        }
+        if problem.mask is not None:
+            needs["mask"] = BufferNeed(self.rows * self.keys * self.lanes, problem.mask.dtype, 2)
+        if problem.statistics is not None:
+            needs["statistics"] = BufferNeed(vectors, F32, 2)
+        return needs
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A tile, what it takes, its estimated cycles, or why it is refused."""
+
+    tile: AttentionTile
+    footprint: TemplateFootprint
+    cycles: float
+    refusal: str
+
+
+@dataclass(frozen=True)
+class TileSearch:
+    """`chosen` is None when nothing fits."""
+
+    chosen: Candidate | None
+    all: tuple[Candidate, ...]
+
+    @property
+    def nearest(self) -> Candidate:
+        """The candidate that takes the least scratchpad."""
+        return min(self.all, key=lambda candidate: candidate.footprint.total_bytes)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why this tile, what did not fit."""
+        refused = Counter(candidate.refusal for candidate in self.all if candidate.refusal)
+        lines = [f"{count} tiles refused: {reason}" for reason, count in sorted(refused.items())]
+        if self.chosen is None:
+            return tuple(lines)
+        fitting = sum(not candidate.refusal for candidate in self.all)
+        return (f"tile chosen of {fitting} that fit: {self.chosen.cycles:.0f} cycles", *lines)
+
+
+@lru_cache(maxsize=512)
+def search_attention(problem: AttentionProblem, config: NpuConfig) -> TileSearch:
+    """The cheapest step that fits."""
+    lanes = config.core.lanes
+    vector = min(_VECTOR_LMUL * config.core.vlen_bits // F32.bits, lanes)
+    size_pitch, value_pitch = (-(-size // vector) * vector for size in (problem.size, problem.value_size))
+    depth, queue = -(-problem.size // lanes), config.array.queue_entries
+    lag = 3 if 3 * value_pitch <= queue else 2
+    overlapped = config.array.count > 1 and depth == 1 and 2 * lanes <= queue and lag * value_pitch <= queue
+    found = []
+    for heads in _cuts(problem.heads):
+        for queries in _cuts(-(-problem.queries // lanes)):
+            for keys in _cuts(-(-problem.keys // lanes)):
+                tile = AttentionTile(
+                    heads, queries, keys, size_pitch, value_pitch, depth, vector, lanes, overlapped, lag, queue
+                )
+                footprint = footprint_of(tile.buffers(problem), config)
+                refusal = footprint.refusal
+                if len(problem.batch) > MOST_BATCH_AXES:
+                    refusal = f"more than {MOST_BATCH_AXES} batch axes"
+                cycles = math.inf if refusal else _cycles(problem, tile, config)
+                found.append(Candidate(tile, footprint, cycles, refusal))
+    fitting = [candidate for candidate in found if not candidate.refusal]
+    chosen = min(fitting, key=lambda c: (c.cycles, c.footprint.total_bytes), default=None)
+    return TileSearch(chosen, tuple(found))
+
+
+def _cuts(extent: int) -> list[int]:
+    """Sizes that cut `extent` into nearly equal parts."""
+    sizes = {extent} | {count for count in _COUNTS if count < extent} | {-(-extent // count) for count in _COUNTS}
+    return sorted(size for size in sizes if size <= max(_COUNTS))
+
+
+def _cycles(problem: AttentionProblem, tile: AttentionTile, config: NpuConfig) -> float:
+    """Compute and DRAM overlap but for the first loads and the last stores."""
+    lanes, vector = tile.lanes, tile.vector
+    heads, queries, keys = tile.counts(problem)
+    outer = math.prod(problem.batch[:-1])
+    steps = outer * heads * queries * keys
+    pieces = lanes / vector
+    beats = vector * F32.bits / config.core.datapath_bits
+    exponentials = vector / config.core.sfu_elements_per_cycle
+    if tile.overlapped:
+        block = max(1.15 * pieces * exponentials, pieces * 5.5 * beats, 1.4 * tile.value_pitch)
+        step = tile.blocks * block + tile.rows * lanes + 8 * lanes
+    else:
+        scores = tile.depth * (lanes + 3 * lanes)
+        outputs = 3 * lanes + tile.value_pitch * (1 + 2 * beats / vector)
+        step = tile.blocks * (scores + pieces * (exponentials + 6 * beats) + outputs)
+    ends = tile.rows * tile.value_pitch / vector * 4 * beats + 60 * tile.rows + 300
+    item = problem.dtype.bytes
+    per_head = item * lanes
+    load_query = tile.rows * per_head * problem.size
+    load_step = tile.heads * tile.keys * per_head * (problem.size + problem.value_size)
+    if problem.mask is not None:
+        load_step += tile.rows * tile.keys * lanes * lanes * problem.mask.dtype.bytes
+    store = tile.rows * per_head * problem.value_size
+    bandwidth = config.dram_bytes_per_cycle
+    latency = config.dram.latency_cycles + 2.0 * config.network.latency_cycles
+    units = outer * heads * queries
+    compute = steps * (step + 60) + units * ends
+    dram = (steps * load_step + units * (load_query + store)) / bandwidth
+    first, last = (load_query + load_step) / bandwidth + latency, store / bandwidth + latency
+    return max(compute, dram) + first + last
