@@ -15,7 +15,7 @@ from pytorchsim.mlir.builders import KernelBuilder, TileFunction
 from pytorchsim.target.dtypes import F32
 from pytorchsim.templates.attention_problem import AttentionProblem
 from pytorchsim.templates.attention_tile import AttentionTile
-from pytorchsim.templates.attention_vectors import NARROW, Region, fold_steps, load, narrowed, regions, store, widened
+from pytorchsim.templates.attention_vectors import Region, fold_steps, load, regions, store
 from pytorchsim.templates.control_flow import add, multiply
 from pytorchsim.templates.vector_values import splat
 
@@ -59,13 +59,12 @@ def _finish_row(problem: AttentionProblem, tile: AttentionTile, pointers: tuple[
     total = load(state["total"], at, tile.vector)
     for fold in fold_steps(tile.vector, arith.addf):
         total = fold(total)
-    zero, one = (splat(value, F32, NARROW) for value in (0.0, 1.0))
+    zero, one = (splat(value, F32, tile.vector) for value in (0.0, 1.0))
     empty = arith.cmpf(arith.CmpFPredicate.OEQ, total, zero)
     factor = arith.select(empty, zero, arith.divf(one, total))
     if statistics:
-        logarithm = arith.addf(narrowed(load(state["highest"], at, tile.vector)), math.log(total))
-        store(widened(arith.select(empty, zero, logarithm), tile.vector), statistics[0], at, tile.vector)
-    factor = widened(factor, tile.vector)
+        logarithm = arith.addf(load(state["highest"], at, tile.vector), math.log(total))
+        store(arith.select(empty, zero, logarithm), statistics[0], at, tile.vector)
     for piece in range(0, tile.value_pitch, tile.vector):
         address = add(multiply(row, tile.value_pitch), piece)
         value = arith.mulf(load(state["sums"], address, tile.vector), factor)

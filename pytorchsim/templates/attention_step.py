@@ -1,4 +1,4 @@
-"""One step of attention as a tile function: blocks of queries against blocks of keys.
+"""One step of attention as a tile function: in which order the stages of its blocks run.
 
 In: a problem, a tile, buffers as pointers. Out: a tile function in a `KernelBuilder`. For a block of queries (one in
 each lane) and a block of keys: scores = K Q^T, with the queries as weights of an array; the highest score so far and
@@ -7,28 +7,26 @@ a lane's weights are already its column; sums of values, popped and added to the
 and Gimelshein, Online normalizer calculation for softmax, 2018).
 
 The core issues in order, so the order below is the schedule. Overlapped, the stages of different blocks run at once, a
-piece (a vector) of each in turn: while weights of block u are computed, keys of block u + 4 are pushed, scores of
-u + 2 popped (both two blocks, 2 x lanes cycles, ahead of their use), the maximum of u + 1 is folded, values of u - 1
-are pushed and sums of u - 3 popped. What is slow (a pop, an exponential) is used one piece later. Otherwise the stages
-follow one another.
+piece of each in turn: while weights of block u are computed, keys of block u + 4 are pushed, scores of u + 2 popped
+(both two blocks, 2 x lanes cycles, ahead of their use), the maximum of u + 1 is folded, values of u - 1 are pushed and
+sums of u - 3 popped. What is slow (a pop, an exponential) is used one piece later, what is loaded half a piece later.
+Otherwise the stages follow one another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from mlir import ir
-from mlir.dialects import arith, math, scf, vector
+from mlir.dialects import arith, math, scf
 
 from pytorchsim.mlir import builders
 from pytorchsim.mlir.builders import KernelBuilder, TileFunction
-from pytorchsim.target.dtypes import F32, I32, Kind
 from pytorchsim.templates.attention_problem import AttentionProblem
-from pytorchsim.templates.attention_tile import FACTOR_COPIES, HIGHEST_COPIES, SCORE_COPIES, AttentionTile
-from pytorchsim.templates.attention_vectors import Region, fold_steps, load, narrowed, regions, store, widened
-from pytorchsim.templates.vector_values import splat, to_memory, vector_type
+from pytorchsim.templates.attention_stages import Block, Stages, State
+from pytorchsim.templates.attention_tile import AttentionTile
+from pytorchsim.templates.attention_vectors import Region, equal, plus, regions, value_of
 
 __all__ = ["STEP_BUFFERS", "step_function"]
 
@@ -37,38 +35,6 @@ STEP_BUFFERS = ("query", "key", "value", "mask", "state", "scratch")
 
 _KEYS, _SCORES, _FOLD, _WEIGHTS, _VALUES = 4, 2, 1, 0, -1
 """How many blocks a stage is ahead of the weights."""
-
-Index = Any
-"""An `int` that is known when the kernel is built, or an `index` value."""
-
-
-@dataclass(frozen=True)
-class _Block:
-    """A pair of blocks: its number in the step, that of its queries, of its keys (over all heads), and their places
-    among the queries and the keys of their head."""
-
-    number: Index
-    row: Index
-    keys: Index
-    query_place: Index
-    key_place: Index
-
-    def values(self) -> list[Index]:
-        return [self.number, self.row, self.keys, self.query_place, self.key_place]
-
-
-@dataclass
-class _State:
-    """What is under way between two pieces: scores popped, a weight computed, the maximum of a block so far, the total
-    of a row."""
-
-    popped: ir.Value | None = None
-    weight: ir.Value | None = None
-    highest: ir.Value | None = None
-    total: ir.Value | None = None
-
-    def values(self) -> list[ir.Value]:
-        return [value for value in (self.popped, self.weight, self.highest, self.total) if value is not None]
 
 
 def step_function(kernel: KernelBuilder, problem: AttentionProblem, tile: AttentionTile) -> TileFunction:
@@ -80,409 +46,241 @@ def step_function(kernel: KernelBuilder, problem: AttentionProblem, tile: Attent
         *pointers, first_query, first_key = function.arguments
         memory = {name: Region(pointer) for name, pointer in zip(names, pointers, strict=True)}
         memory |= regions(memory["state"].memory, tile.state) | regions(memory["scratch"].memory, tile.scratch)
-        step = _Step(problem, tile, memory, (first_query, first_key), kernel.config.array.count)
+        stages = Stages(problem, tile, memory, (first_query, first_key), kernel.config.array.count)
         if tile.overlapped:
-            step.overlapped()
+            _Pipeline(tile, stages).emit()
         else:
-            step.in_order()
+            _in_order(tile, stages)
     return function
 
 
-class _Step:
-    """Emits the stages of blocks."""
+def _in_order(tile: AttentionTile, stages: Stages) -> None:
+    """Block by block, stage by stage."""
+    if tile.blocks == 1:
+        _whole_block(tile, stages, Block(0, 0, 0, 0, 0))
+        return
+    loop = scf.ForOp(*map(value_of, (0, tile.blocks, 1)), [value_of(0)] * 4)
+    with ir.InsertionPoint(loop.body):
+        block = Block(loop.induction_variable, *loop.inner_iter_args)
+        _whole_block(tile, stages, block)
+        scf.YieldOp([value_of(value) for value in _next(tile, block).values()])
 
-    def __init__(
-        self,
-        problem: AttentionProblem,
-        tile: AttentionTile,
-        memory: Mapping[str, Region],
-        first: tuple[ir.Value, ir.Value],
-        arrays: int,
-    ) -> None:
-        self._problem, self._tile, self._memory = problem, tile, memory
-        self._first_query, self._first_key = first
-        self._score_array, self._value_array = 0, min(1, arrays - 1)
+
+def _whole_block(tile: AttentionTile, stages: Stages, block: Block) -> None:
+    """One block from its keys to its sums."""
+    state, limit, pieces = State(), stages.limit(block), range(tile.lanes // tile.vector)
+    for depth in range(tile.depth):
+        stages.push_queries(block, depth)
+        for piece in pieces:
+            stages.push_keys(stages.keys(block, piece, depth))
+        for piece in pieces:
+            scores = stages.pop_scores()
+            if depth:
+                scores = arith.addf(stages.partial_scores(block, piece), scores)
+            if depth + 1 < tile.depth:
+                stages.keep_scores(scores, block, piece)
+            else:
+                state.popped = scores
+                stages.finish_scores(state, block, piece, limit)
+    for part in stages.fold(state, block):
+        part()
+    stages.begin_total(state, block)
+    highest = stages.highest(block)
+    for piece in pieces:
+        state.weight = math.exp(stages.exponent(stages.partial_scores(block, piece), highest))
+        stages.push_weight(state, first=piece == 0)
+        stages.add_weight(state)
+    stages.end_total(state, block)
+    factor, queue = stages.factor(block), max(1, tile.queue // tile.vector)
+    count = tile.value_pitch // tile.vector
+    for first in range(0, count, queue):
+        end = min(first + queue, count)
+        stages.push_values(block, first, end)
+        for piece in range(first, end):
+            popped = stages.pop_sums()
+            stages.keep_sums(block, piece, math.fma(stages.sums(block, piece), factor, popped))
+
+
+@dataclass
+class _Round:
+    """One block in each stage (those that are active), and what is loaded ahead of its use. `sums`: a piece number,
+    what was popped of it, the older sums."""
+
+    keys: Block | None
+    scores: Block | None
+    fold: Block | None
+    weights: Block | None
+    values: Block | None
+    sums: Block | None
+    highest: ir.Value | None = None
+    factor: ir.Value | None = None
+    limit: ir.Value | None = None
+    last_limit: ir.Value | None = None
+    next_keys: ir.Value | None = None
+    next_scores: ir.Value | None = None
+    popped_sums: tuple[int, ir.Value, ir.Value] | None = None
+    folding: list[Callable[[], None]] = field(default_factory=list)
+
+
+class _Pipeline:
+    """Blocks as a pipeline: filled and drained once per step."""
+
+    def __init__(self, tile: AttentionTile, stages: Stages) -> None:
+        self._tile, self._stages = tile, stages
         self._pieces = tile.lanes // tile.vector
-        self._limited = problem.causal or (problem.mask is None and problem.keys % (tile.keys * tile.lanes) != 0)
+        self._active = (_KEYS, _SCORES, _FOLD, _WEIGHTS, _VALUES, -tile.value_lag)
+        self._pops = self._sum_pops()
 
-    # ---- Orders of stages ------------------------------------------------------------------------------------------
-
-    def in_order(self) -> None:
-        """Block by block, stage by stage."""
-        blocks = self._tile.blocks
-        block = _Block(0, 0, 0, 0, 0)
-        if blocks == 1:
-            self._all_stages(block)
-            return
-        loop = scf.ForOp(*map(_value, (0, blocks, 1)), [_value(0)] * 4)
-        with ir.InsertionPoint(loop.body):
-            block = _Block(loop.induction_variable, *loop.inner_iter_args)
-            self._all_stages(block)
-            scf.YieldOp([_value(value) for value in self._next(block).values()[1:]])
-
-    def _all_stages(self, block: _Block) -> None:
-        """One block from its keys to its sums."""
-        state, limit = _State(), self._limit(block)
-        for depth in range(self._tile.depth):
-            self._push_queries(block, depth)
-            for piece in range(self._pieces):
-                self._push_keys(block, piece, depth)
-            for piece in range(self._pieces):
-                scores = self._pop_scores()
-                at = self._score_address(block, piece)
-                if depth:
-                    scores = arith.addf(load(self._memory["scores"], at, self._tile.vector), scores)
-                if depth + 1 < self._tile.depth:
-                    store(scores, self._memory["scores"], at, self._tile.vector)
-                else:
-                    state.popped = scores
-                    self._finish_scores(state, block, piece, limit)
-        for fold in self._fold(state, block):
-            fold()
-        self._begin_total(state, block)
-        for piece in range(self._pieces):
-            state.weight = self._weight(block, piece)
-            self._push_weight(state, first=piece == 0)
-            self._add_weight(state)
-        self._end_total(state, block)
-        queue = max(1, self._tile.queue // self._tile.vector)
-        pieces = range(self._tile.value_pitch // self._tile.vector)
-        for first in range(0, len(pieces), queue):
-            for piece in pieces[first : first + queue]:
-                self._push_value(block, piece)
-            for piece in pieces[first : first + queue]:
-                self._add_sums(block, piece, self._pop_sums())
-
-    def overlapped(self) -> None:
-        """Blocks as a pipeline: filled and drained once per step."""
+    def emit(self) -> None:
+        """A loop where all stages are active, what is before and behind it written out."""
         blocks, lag = self._tile.blocks, self._tile.value_lag
-        stages = (_KEYS, _SCORES, _FOLD, _WEIGHTS, _VALUES, -lag)
-        state = _State()
+        state = State()
         steady = range(lag, blocks - _KEYS)
         if len(steady) < 2:
-            self._rounds(range(-_KEYS, blocks + lag), stages, state)
+            self._rounds(range(-_KEYS, blocks + lag), state)
             return
-        self._rounds(range(-_KEYS, steady.start), stages, state)
-        known = [self._block_at(steady.start + ahead) for ahead in range(_KEYS, -lag - 1, -1)]
-        carried = [*state.values(), *(_value(value) for block in known for value in block.values()[1:])]
-        loop = scf.ForOp(*map(_value, (steady.start, steady.stop, 1)), carried)
+        self._rounds(range(-_KEYS, steady.start), state)
+        window = range(_KEYS, -lag - 1, -1)
+        known = [self._block_at(steady.start + ahead) for ahead in window]
+        carried = [*state.values(), *(value_of(value) for block in known for value in block.values())]
+        loop = scf.ForOp(*map(value_of, (steady.start, steady.stop, 1)), carried)
         with ir.InsertionPoint(loop.body):
             values = list(loop.inner_iter_args)
-            state = _State(*values[:4])
-            window = []
-            for position, ahead in enumerate(range(_KEYS, -lag - 1, -1)):
-                number = arith.addi(loop.induction_variable, _signed(ahead))
-                window.append(_Block(number, *values[4 + 4 * position : 8 + 4 * position]))
-            self._round({ahead: window[_KEYS - ahead] for ahead in stages}, state)
-            window = [self._next(window[0]), *window[:-1]]
-            scf.YieldOp([*state.values(), *(_value(value) for block in window for value in block.values()[1:])])
-        state = _State(*loop.results[:4])
-        self._rounds(range(steady.stop, blocks + lag), stages, state)
+            state = State(*values[:4])
+            blocks_at = {
+                ahead: Block(plus(loop.induction_variable, ahead), *values[4 + 4 * position : 8 + 4 * position])
+                for position, ahead in enumerate(window)
+            }
+            self._round({ahead: blocks_at[ahead] for ahead in self._active}, state)
+            following = [_next(self._tile, blocks_at[_KEYS]), *(blocks_at[ahead] for ahead in window[:-1])]
+            scf.YieldOp([*state.values(), *(value_of(value) for block in following for value in block.values())])
+        state = State(*loop.results[:4])
+        self._rounds(range(steady.stop, blocks + lag), state)
 
-    def _rounds(self, numbers: range, stages: Sequence[int], state: _State) -> None:
+    def _rounds(self, numbers: range, state: State) -> None:
         """Rounds written out: stages of blocks that do not exist are left out."""
         for number in numbers:
-            active = {
-                ahead: self._block_at(number + ahead) for ahead in stages if 0 <= number + ahead < self._tile.blocks
-            }
-            self._round(active, state)
+            existing = [ahead for ahead in self._active if 0 <= number + ahead < self._tile.blocks]
+            self._round({ahead: self._block_at(number + ahead) for ahead in existing}, state)
 
-    def _round(  # noqa: C901  one schedule, read from top to bottom
-        self, blocks: Mapping[int, _Block], state: _State
-    ) -> None:
+    def _round(self, blocks: Mapping[int, Block], state: State) -> None:
         """One piece of each stage in turn."""
-        lag = -self._tile.value_lag
-        keys, scores, fold, weights, values, sums = (
-            blocks.get(ahead) for ahead in (_KEYS, _SCORES, _FOLD, _WEIGHTS, _VALUES, lag)
-        )
-        limit = self._limit(scores) if scores else None
-        folding: list[Callable[[], None]] = []
-        factor = self._factor(sums) if sums else None
-        highest = self._highest(weights) if weights else None
-        popped_sums: tuple[int, ir.Value] | None = None
-        pops = self._sum_pops()
-        last_limit = self._limit(fold) if fold else None
+        stages = self._stages
+        now = _Round(*(blocks.get(ahead) for ahead in self._active))
+        if now.keys:
+            stages.push_new_queries(now.keys)
+            now.next_keys = stages.keys(now.keys, 0)
+        if now.weights:
+            now.highest = stages.highest(now.weights)
+            now.next_scores = stages.partial_scores(now.weights, 0)
+        now.limit = stages.limit(now.scores) if now.scores else None
+        now.last_limit = stages.limit(now.fold) if now.fold else None
+        now.factor = stages.factor(now.sums) if now.sums else None
         for piece in range(self._pieces):
-            weight = self._weight(weights, piece, highest) if weights else None
-            if state.weight is not None:
-                self._push_weight(state, first=piece == 1 or self._pieces == 1)
-            if piece == 0 and values:
-                for number in range(self._tile.value_pitch // self._tile.vector):
-                    self._push_value(values, number)
-            if piece == 0 and keys:
-                self._push_new_queries(keys)
-            popped = self._pop_scores() if scores else None
-            if keys:
-                self._push_keys(keys, piece, 0)
-            if state.popped is not None:
-                if piece == 0 and fold:
-                    self._finish_scores(state, fold, self._pieces - 1, last_limit)
-                    folding = self._fold(state, fold)
-                elif piece and scores:
-                    self._finish_scores(state, scores, piece - 1, limit)
-            state.popped = popped
-            if popped_sums and sums:
-                self._add_sums(sums, popped_sums[0], popped_sums[1], factor)
-                popped_sums = None
-            for number in pops.get(piece, ()):
-                if popped_sums and sums:
-                    self._add_sums(sums, popped_sums[0], popped_sums[1], factor)
-                popped_sums = (number, self._pop_sums()) if sums else None
-            if state.weight is not None:
-                self._add_weight(state)
-                if piece == 0 and values:
-                    self._end_total(state, values)
-            if piece == 0 and weights:
-                self._begin_total(state, weights)
-            state.weight = weight
-            for _ in range(-(-len(folding) // max(1, self._pieces - 1 - piece))):
-                folding.pop(0)()
-        for step in folding:
-            step()
-        if popped_sums and sums:
-            self._add_sums(sums, popped_sums[0], popped_sums[1], factor)
+            self._piece(now, piece, state)
+        for part in now.folding:
+            part()
+        finished = self._add_sums(now)
+        if finished is not None and now.sums:
+            stages.keep_sums(now.sums, *finished)
 
-    def _sum_pops(self) -> dict[int, list[int]]:
-        """Which vectors of sums are popped at which piece: over the whole round, or its second half where sums are
+    def _piece(self, now: _Round, piece: int, state: State) -> None:
+        """What a stage computes for a piece stands apart from what it waits for. A register that is pushed is read for
+        as many cycles as it has rows: what is loaded or popped next should not be given it, so sums are popped before
+        weights are pushed."""
+        stages, more = self._stages, piece + 1 < self._pieces
+        exponent = None
+        if now.weights and now.next_scores is not None and now.highest is not None:
+            exponent = stages.exponent(now.next_scores, now.highest)
+            now.next_scores = stages.partial_scores(now.weights, piece + 1) if more else None
+        popped = stages.pop_scores() if now.scores else None
+        if now.keys and now.next_keys is not None:
+            keys, now.next_keys = now.next_keys, (stages.keys(now.keys, piece + 1) if more else None)
+            stages.push_keys(keys)
+        self._finish_scores(now, piece, state)
+        state.popped = popped
+        weight = math.exp(exponent) if exponent is not None else None
+        self._fold(now, 2 * piece)
+        finished = self._add_sums(now)
+        self._pop_sums(now, piece)
+        if state.weight is not None:
+            stages.add_weight(state)
+            stages.push_weight(state, first=piece == 1 or self._pieces == 1)
+        if piece == 0 and now.values:
+            stages.push_values(now.values, 0, self._tile.value_pitch // self._tile.vector)
+        self._fold(now, 2 * piece + 1)
+        if finished is not None and now.sums:
+            stages.keep_sums(now.sums, *finished)
+        self._row_total(now, piece, state)
+        state.weight = weight
+
+    def _fold(self, now: _Round, place: int) -> None:
+        """Parts of the fold, spread over the rest of the round."""
+        places = 2 * self._pieces - 1 - place
+        for _ in range(-(-len(now.folding) // max(1, places))):
+            now.folding.pop(0)()
+
+    def _finish_scores(self, now: _Round, piece: int, state: State) -> None:
+        """Those popped a piece before; the last ones of a block are followed by its fold."""
+        if state.popped is None:
+            return
+        if piece == 0 and now.fold:
+            self._stages.finish_scores(state, now.fold, self._pieces - 1, now.last_limit)
+            now.folding = self._stages.fold(state, now.fold)
+        elif piece and now.scores:
+            self._stages.finish_scores(state, now.scores, piece - 1, now.limit)
+
+    def _row_total(self, now: _Round, piece: int, state: State) -> None:
+        """The last weight of a block ends its total."""
+        if piece == 0 and now.values:
+            self._stages.end_total(state, now.values)
+        if piece == 0 and now.weights:
+            self._stages.begin_total(state, now.weights)
+
+    def _pop_sums(self, now: _Round, piece: int) -> None:
+        if now.sums is None:
+            return
+        for number in self._pops.get(piece, ()):
+            finished = self._add_sums(now)
+            if finished is not None:
+                self._stages.keep_sums(now.sums, *finished)
+            now.popped_sums = (number, self._stages.pop_sums(), self._stages.sums(now.sums, number))
+
+    def _add_sums(self, now: _Round) -> tuple[int, ir.Value] | None:
+        """Sums popped before, with the older ones: the number of the piece and the new sums, to be kept."""
+        if now.popped_sums is None:
+            return None
+        (number, popped, older), now.popped_sums = now.popped_sums, None
+        return number, math.fma(older, now.factor, popped)
+
+    def _sum_pops(self) -> dict[int, Sequence[int]]:
+        """Which pieces of sums are popped at which piece: over the whole round, or its second half where sums are
         popped only a round behind their values."""
         count = self._tile.value_pitch // self._tile.vector
         start = self._pieces // 2 if self._tile.value_lag == 2 else 0
         pops: dict[int, list[int]] = {}
         for number in range(count):
             pops.setdefault(start + number * (self._pieces - start) // count, []).append(number)
-        return pops
+        return dict(pops)
 
-    # ---- Blocks ----------------------------------------------------------------------------------------------------
-
-    def _block_at(self, number: int) -> _Block:
-        tile = self._tile
-        row, key_place = divmod(number, tile.keys)
-        head, query_place = divmod(row, tile.queries)
-        return _Block(number, row, head * tile.keys + key_place, query_place, key_place)
-
-    def _next(self, block: _Block) -> _Block:
-        """The block behind one whose numbers are known at run time only."""
-        tile = self._tile
-        place = arith.addi(_value(block.key_place), _value(1))
-        new_row = _equal(place, tile.keys)
-        query = arith.select(new_row, arith.addi(_value(block.query_place), _value(1)), _value(block.query_place))
-        new_head = _equal(query, tile.queries)
-        back = arith.select(arith.andi(new_row, arith.xori(new_head, _true())), _value(tile.keys), _value(0))
-        row = arith.select(new_row, arith.addi(_value(block.row), _value(1)), _value(block.row))
-        keys = arith.subi(arith.addi(_value(block.keys), _value(1)), back)
-        return replace(
-            block,
-            row=row,
-            keys=keys,
-            query_place=arith.select(new_head, _value(0), query),
-            key_place=arith.select(new_row, _value(0), place),
-        )
-
-    # ---- Scores ----------------------------------------------------------------------------------------------------
-
-    def _push_new_queries(self, block: _Block) -> None:
-        """The queries as weights, where they are not those of the block before."""
-        if isinstance(block.key_place, int):
-            if block.key_place == 0:
-                self._push_queries(block, 0)
-            return
-        choice = scf.IfOp(_equal(block.key_place, 0))
-        with ir.InsertionPoint(choice.then_block):
-            self._push_queries(block, 0)
-            scf.YieldOp([])
-
-    def _push_queries(self, block: _Block, depth: int) -> None:
-        tile, dtype = self._tile, self._problem.dtype
-        rows = min(tile.lanes, tile.size_pitch - depth * tile.lanes)
-        for piece in range(0, rows, tile.vector):
-            at = _sum(_times(block.row, tile.size_pitch), depth * tile.lanes + piece)
-            value = self._raw("query", at)
-            builders.push_weights(value, array=self._score_array, dtype=dtype, first=piece == 0)
-
-    def _push_keys(self, block: _Block, piece: int, depth: int) -> None:
-        """`vector` keys. A head's keys lie depth by depth."""
-        tile = self._tile
-        if tile.depth == 1:
-            at = _sum(_times(block.keys, tile.lanes), piece * tile.vector)
-        else:
-            head = _value(block.keys) if tile.keys == 1 else arith.divui(_value(block.keys), _value(tile.keys))
-            start = _sum(_times(head, tile.depth * tile.keys * tile.lanes), depth * tile.keys * tile.lanes)
-            at = _sum(_plus(start, _times(block.key_place, tile.lanes)), piece * tile.vector)
-        builders.push_inputs(self._raw("key", at), arrays=[self._score_array], dtype=self._problem.dtype)
-
-    def _pop_scores(self) -> ir.Value:
-        return builders.pop(self._tile.vector, array=self._score_array, dtype=F32)
-
-    def _score_address(self, block: _Block, piece: int) -> ir.Value:
-        ring = _times(_modulo(block.number, SCORE_COPIES), self._tile.lanes)
-        return _value(_sum(ring, piece * self._tile.vector))
-
-    def _finish_scores(self, state: _State, block: _Block, piece: int, limit: ir.Value | None) -> None:
-        """Scale and mask what was popped, keep it and the highest."""
-        tile = self._tile
-        if state.popped is None:
-            raise ValueError("nothing was popped")
-        scores = self._masked(state.popped, block, piece)
-        if limit is not None:
-            key = _plus(_plus(self._first_key, _times(block.key_place, tile.lanes)), piece * tile.vector)
-            narrow = arith.index_cast(ir.IntegerType.get_signless(32), _value(key))
-            spread = vector.broadcast(vector_type(I32, tile.vector), narrow)
-            keep = arith.cmpi(arith.CmpIPredicate.slt, spread, limit)
-            scores = arith.select(keep, scores, splat(float("-inf"), F32, tile.vector))
-        state.highest = scores if piece == 0 or state.highest is None else arith.maxnumf(state.highest, scores)
-        store(scores, self._memory["scores"], self._score_address(block, piece), tile.vector)
-        state.popped = None
-
-    def _masked(self, popped: ir.Value, block: _Block, piece: int) -> ir.Value:
-        tile, mask = self._tile, self._problem.mask
-        scale = splat(self._problem.scale, F32, tile.vector)
-        if mask is None:
-            return arith.mulf(popped, scale)
-        row = _times(block.row, tile.keys * tile.lanes)
-        at = _sum(_plus(row, _times(block.key_place, tile.lanes)), piece * tile.vector)
-        value = load(self._memory["mask"], _value(at), tile.vector, mask.dtype)
-        if mask.dtype.kind is Kind.FLOAT:
-            return math.fma(popped, scale, value)
-        return arith.select(value, arith.mulf(popped, scale), splat(float("-inf"), F32, tile.vector))
-
-    def _limit(self, block: _Block) -> ir.Value | None:
-        """Per element e of a vector: the first key that is masked, minus e; None where no position masks."""
-        if not self._limited:
-            return None
-        tile, problem = self._tile, self._problem
-        kind = vector_type(I32, tile.vector)
-        numbers = [ir.IntegerAttr.get(kind.element_type, number) for number in range(tile.vector)]
-        steps = arith.constant(kind, ir.DenseElementsAttr.get(numbers, type=kind))
-        end = splat(problem.keys, I32, tile.vector)
-        if problem.causal:
-            query = _plus(self._first_query, _sum(_times(block.query_place, tile.lanes), 1))
-            narrow = arith.index_cast(ir.IntegerType.get_signless(32), _value(query))
-            own = arith.addi(vector.broadcast(kind, narrow), builders.lane_id(tile.vector))
-            end = arith.minsi(end, own)
-        return arith.subi(end, steps)
-
-    # ---- The highest score and the factor ----------------------------------------------------------------------------
-
-    def _fold(self, state: _State, block: _Block) -> list[Callable[[], None]]:
-        """Parts of: fold the block's maximum, update the row's, keep both and the factor for older sums."""
-        tile, memory = self._tile, self._memory
-        box: dict[str, ir.Value] = {}
-        if state.highest is None:
-            raise ValueError("no score was finished")
-        box["value"] = state.highest
-        parts: list[Callable[[], None]] = []
-
-        def apply(step: Callable[[ir.Value], ir.Value]) -> Callable[[], None]:
-            def run() -> None:
-                box["value"] = step(box["value"])
-
-            return run
-
-        parts += [apply(step) for step in fold_steps(tile.vector, arith.maxnumf)]
-
-        def update() -> None:
-            box["old"] = narrowed(load(memory["highest"], _value(_times(block.row, tile.vector)), tile.vector))
-            box["new"] = arith.maxnumf(box["old"], box["value"])
-            box["factor"] = math.exp(arith.subf(box["old"], box["new"]))
-
-        def keep() -> None:
-            highest = widened(box["new"], tile.vector)
-            store(highest, memory["highest"], _value(_times(block.row, tile.vector)), tile.vector)
-            ring = _times(_modulo(block.number, HIGHEST_COPIES), tile.vector)
-            store(highest, memory["maxima"], _value(ring), tile.vector)
-
-        def keep_factor() -> None:
-            ring = _times(_modulo(block.number, FACTOR_COPIES), tile.vector)
-            store(widened(box["factor"], tile.vector), memory["factors"], _value(ring), tile.vector)
-
-        return [*parts, update, keep, keep_factor]
-
-    def _highest(self, block: _Block) -> ir.Value:
-        ring = _times(_modulo(block.number, HIGHEST_COPIES), self._tile.vector)
-        return load(self._memory["maxima"], _value(ring), self._tile.vector)
-
-    def _factor(self, block: _Block) -> ir.Value:
-        ring = _times(_modulo(block.number, FACTOR_COPIES), self._tile.vector)
-        return load(self._memory["factors"], _value(ring), self._tile.vector)
-
-    # ---- Weights -----------------------------------------------------------------------------------------------------
-
-    def _weight(self, block: _Block, piece: int, highest: ir.Value | None = None) -> ir.Value:
-        if highest is None:
-            highest = self._highest(block)
-        scores = load(self._memory["scores"], self._score_address(block, piece), self._tile.vector)
-        return math.exp(arith.subf(scores, highest))
-
-    def _push_weight(self, state: _State, *, first: bool) -> None:
-        dtype = self._problem.dtype
-        value = to_memory(state.weight, dtype, self._tile.vector)
-        builders.push_weights(value, array=self._value_array, dtype=dtype, first=first)
-
-    def _begin_total(self, state: _State, block: _Block) -> None:
-        """The row's total so far, brought to its new highest score."""
-        old = load(self._memory["total"], _value(_times(block.row, self._tile.vector)), self._tile.vector)
-        state.total = arith.mulf(old, self._factor(block))
-
-    def _add_weight(self, state: _State) -> None:
-        state.total = arith.addf(state.total, state.weight)
-
-    def _end_total(self, state: _State, block: _Block) -> None:
-        address = _value(_times(block.row, self._tile.vector))
-        store(state.total, self._memory["total"], address, self._tile.vector)
-
-    # ---- Values ------------------------------------------------------------------------------------------------------
-
-    def _push_value(self, block: _Block, piece: int) -> None:
-        at = _sum(_times(block.keys, self._tile.value_pitch), piece * self._tile.vector)
-        builders.push_inputs(self._raw("value", at), arrays=[self._value_array], dtype=self._problem.dtype)
-
-    def _pop_sums(self) -> ir.Value:
-        return builders.pop(self._tile.vector, array=self._value_array, dtype=F32)
-
-    def _add_sums(self, block: _Block, piece: int, popped: ir.Value, factor: ir.Value | None = None) -> None:
-        if factor is None:
-            factor = self._factor(block)
-        address = _value(_sum(_times(block.row, self._tile.value_pitch), piece * self._tile.vector))
-        old = load(self._memory["sums"], address, self._tile.vector)
-        store(math.fma(old, factor, popped), self._memory["sums"], address, self._tile.vector)
-
-    def _raw(self, name: str, at: Index) -> ir.Value:
-        """A vector as it lies in memory."""
-        kind = ir.VectorType.get([self._tile.vector], builders.element_type(self._problem.dtype))
-        return vector.load(kind, self._memory[name].memory, [_value(at)])
+    def _block_at(self, number: int) -> Block:
+        row, key_place = divmod(number, self._tile.keys)
+        head, query_place = divmod(row, self._tile.queries)
+        return Block(number, row, head * self._tile.keys + key_place, query_place, key_place)
 
 
-def _value(index: Index) -> ir.Value:
-    return builders.index_constant(index) if isinstance(index, int) else index
-
-
-def _signed(value: int) -> ir.Value:
-    return arith.constant(ir.IndexType.get(), value)
-
-
-def _times(index: Index, factor: int) -> Index:
-    return index * factor if isinstance(index, int) else arith.muli(index, _value(factor))
-
-
-def _sum(index: Index, number: int) -> Index:
-    if isinstance(index, int):
-        return index + number
-    return arith.addi(index, _value(number)) if number else index
-
-
-def _plus(left: Index, right: Index) -> Index:
-    if isinstance(right, int):
-        return _sum(left, right)
-    return _sum(right, left) if isinstance(left, int) else arith.addi(left, right)
-
-
-def _modulo(index: Index, power: int) -> Index:
-    return index % power if isinstance(index, int) else arith.andi(index, _value(power - 1))
-
-
-def _equal(index: Index, number: int) -> ir.Value:
-    return arith.cmpi(arith.CmpIPredicate.eq, _value(index), _value(number))
-
-
-def _true() -> ir.Value:
-    return arith.constant(ir.IntegerType.get_signless(1), 1)
+def _next(tile: AttentionTile, block: Block) -> Block:
+    """The block behind one whose places are known at run time only."""
+    key_place, query_place = plus(block.key_place, 1), plus(block.query_place, 1)
+    new_row = equal(key_place, tile.keys)
+    query_place = arith.select(new_row, query_place, block.query_place)
+    new_head = equal(query_place, tile.queries)
+    same_keys = arith.andi(new_row, arith.xori(new_head, arith.constant(ir.IntegerType.get_signless(1), 1)))
+    back = arith.select(same_keys, value_of(tile.keys), value_of(0))
+    return replace(
+        block,
+        row=arith.select(new_row, plus(block.row, 1), block.row),
+        keys=arith.subi(plus(block.keys, 1), back),
+        query_place=arith.select(new_head, value_of(0), query_place),
+        key_place=arith.select(new_row, value_of(0), key_place),
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from mlir import ir
 from mlir.dialects import arith, vector
@@ -12,12 +13,24 @@ from pytorchsim.mlir import builders
 from pytorchsim.target.dtypes import F32, Dtype
 from pytorchsim.templates.vector_values import from_memory, to_memory
 
-__all__ = ["NARROW", "Region", "fold_steps", "load", "narrowed", "regions", "store", "widened"]
+__all__ = [
+    "Index",
+    "Region",
+    "equal",
+    "fold_steps",
+    "load",
+    "modulo",
+    "plus",
+    "regions",
+    "store",
+    "times",
+    "value_of",
+]
 
 Combine = Callable[[ir.Value, ir.Value], ir.Value]
 
-NARROW = 2
-"""The shortest vector: values of a query are computed in it and then spread."""
+Index = Any
+"""An `int` that is known when the kernel is built, or an `index` value."""
 
 
 @dataclass(frozen=True)
@@ -53,29 +66,40 @@ def store(value: ir.Value, region: Region, index: ir.Value, elements: int, dtype
 
 
 def fold_steps(elements: int, combine: Combine) -> list[Callable[[ir.Value], ir.Value]]:
-    """Functions that, each called on the result of the one before, fold a vector of `elements`
-    into one of two equal elements: halves are combined, so that vectors get shorter."""
+    """Functions that, each called on the result of the one before, fold a vector: in the end every element is the
+    whole."""
 
-    def halve(count: int) -> Callable[[ir.Value], ir.Value]:
-        low, high = list(range(count // 2)), list(range(count // 2, count))
-        return lambda a: combine(vector.shuffle(a, a, low), vector.shuffle(a, a, high))
+    def rotate(shift: int) -> Callable[[ir.Value], ir.Value]:
+        order = [(element + shift) % elements for element in range(elements)]
+        return lambda value: combine(value, vector.shuffle(value, value, order))
 
-    steps = []
-    while elements > NARROW:
-        steps.append(halve(elements))
-        elements //= 2
-    return [*steps, lambda a: combine(a, vector.shuffle(a, a, [1, 0]))]
+    return [rotate(1 << bit) for bit in reversed(range(elements.bit_length() - 1))]
 
 
-def narrowed(value: ir.Value) -> ir.Value:
-    """The first two elements."""
-    return vector.shuffle(value, value, [0, 1])
+def value_of(index: Index) -> ir.Value:
+    """As a value."""
+    return builders.index_constant(index) if isinstance(index, int) else index
 
 
-def widened(value: ir.Value, elements: int) -> ir.Value:
-    """A vector of two equal elements as one of `elements`, by putting it behind itself."""
-    count = NARROW
-    while count < elements:
-        value = vector.shuffle(value, value, [*range(count), *range(count)])
-        count *= 2
-    return value
+def times(index: Index, factor: int) -> Index:
+    """Product."""
+    return index * factor if isinstance(index, int) else arith.muli(index, value_of(factor))
+
+
+def plus(left: Index, right: Index) -> Index:
+    """Sum."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left + right
+    if (isinstance(left, int) and left == 0) or (isinstance(right, int) and right == 0):
+        return right if isinstance(left, int) else left
+    return arith.addi(value_of(left), value_of(right))
+
+
+def modulo(index: Index, power: int) -> Index:
+    """Remainder by a power of two."""
+    return index % power if isinstance(index, int) else arith.andi(index, value_of(power - 1))
+
+
+def equal(index: Index, number: int) -> ir.Value:
+    """Whether they are the same."""
+    return arith.cmpi(arith.CmpIPredicate.eq, value_of(index), value_of(number))

@@ -1,0 +1,306 @@
+"""The stages of attention, each for one block: what is loaded, pushed, popped, computed and stored.
+
+In: a problem, a tile, regions of buffers. Out: MLIR at the insertion point of a tile function. A *piece* is a vector of
+keys (or of a value's elements). `attention_step` says in which order stages run.
+"""
+
+from __future__ import annotations
+
+import math as numbers
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from mlir import ir
+from mlir.dialects import arith, math, scf, vector
+
+from pytorchsim.mlir import builders
+from pytorchsim.target.dtypes import F32, I32, Kind
+from pytorchsim.templates.attention_problem import AttentionProblem
+from pytorchsim.templates.attention_tile import FACTOR_COPIES, HIGHEST_COPIES, SCORE_COPIES, AttentionTile
+from pytorchsim.templates.attention_vectors import (
+    Index,
+    Region,
+    equal,
+    fold_steps,
+    load,
+    modulo,
+    plus,
+    store,
+    times,
+    value_of,
+)
+from pytorchsim.templates.vector_values import splat, to_memory, vector_type
+
+__all__ = ["Block", "Stages", "State"]
+
+_LOADED_AT_ONCE = 4
+"""Vectors that are loaded before the first of them is pushed: a push reads its register for as many cycles as it has
+rows, and the next load must not wait for that."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A pair of blocks: its number in the step, that of its queries, of its keys (over all heads), and their places
+    among the queries and the keys of their head."""
+
+    number: Index
+    row: Index
+    keys: Index
+    query_place: Index
+    key_place: Index
+
+    def values(self) -> list[Index]:
+        """All but the number."""
+        return [self.row, self.keys, self.query_place, self.key_place]
+
+
+@dataclass
+class State:
+    """What is under way between two pieces: scores popped, a weight computed, the maximum of a block so far, the total
+    of a row."""
+
+    popped: ir.Value | None = None
+    weight: ir.Value | None = None
+    highest: ir.Value | None = None
+    total: ir.Value | None = None
+
+    def values(self) -> list[ir.Value]:
+        """Those that exist."""
+        return [value for value in (self.popped, self.weight, self.highest, self.total) if value is not None]
+
+
+class Stages:
+    """Emits stages of blocks. `first`: the first query and the first key of the step."""
+
+    def __init__(
+        self,
+        problem: AttentionProblem,
+        tile: AttentionTile,
+        memory: Mapping[str, Region],
+        first: tuple[ir.Value, ir.Value],
+        arrays: int,
+    ) -> None:
+        self._problem, self._tile, self._memory = problem, tile, memory
+        self._first_query, self._first_key = first
+        self._score_array, self._value_array = 0, min(1, arrays - 1)
+        self._limited = problem.causal or (problem.mask is None and problem.keys % (tile.keys * tile.lanes) != 0)
+        added = problem.mask is not None and problem.mask.dtype.kind is Kind.FLOAT
+        # The maximum of what is not scaled yet is that of what is, if the order stays.
+        self._scale_late = not added and 0 < problem.scale < numbers.inf
+
+    # ---- Scores ----------------------------------------------------------------------------------------------------
+
+    def push_new_queries(self, block: Block) -> None:
+        """The queries as weights, where they are not those of the block before."""
+        if isinstance(block.key_place, int):
+            if block.key_place == 0:
+                self.push_queries(block, 0)
+            return
+        choice = scf.IfOp(equal(block.key_place, 0))
+        with ir.InsertionPoint(choice.then_block):
+            self.push_queries(block, 0)
+            scf.YieldOp([])
+
+    def push_queries(self, block: Block, depth: int) -> None:
+        """The queries, or the part of them at `depth` of the contraction, as weights."""
+        tile = self._tile
+        rows = min(tile.lanes, tile.size_pitch - depth * tile.lanes)
+        start = plus(times(block.row, tile.size_pitch), depth * tile.lanes)
+
+        def push(value: ir.Value, number: int) -> None:
+            dtype = self._problem.dtype
+            builders.push_weights(value, array=self._score_array, dtype=dtype, first=number == 0)
+
+        self._push_all("query", start, rows // tile.vector, push)
+
+    def keys(self, block: Block, piece: int, depth: int = 0) -> ir.Value:
+        """`vector` keys, as they lie in memory. A head's keys lie depth by depth."""
+        tile = self._tile
+        if tile.depth == 1:
+            at = plus(times(block.keys, tile.lanes), piece * tile.vector)
+        else:
+            head = value_of(block.keys) if tile.keys == 1 else arith.divui(value_of(block.keys), value_of(tile.keys))
+            start = plus(times(head, tile.depth * tile.keys * tile.lanes), depth * tile.keys * tile.lanes)
+            at = plus(plus(start, times(block.key_place, tile.lanes)), piece * tile.vector)
+        return self._raw("key", at)
+
+    def push_keys(self, keys: ir.Value) -> None:
+        """As inputs."""
+        builders.push_inputs(keys, arrays=[self._score_array], dtype=self._problem.dtype)
+
+    def pop_scores(self) -> ir.Value:
+        """The oldest piece."""
+        return builders.pop(self._tile.vector, array=self._score_array, dtype=F32)
+
+    def partial_scores(self, block: Block, piece: int) -> ir.Value:
+        """Scores as they are kept."""
+        return load(self._memory["scores"], self._score_address(block, piece), self._tile.vector)
+
+    def keep_scores(self, scores: ir.Value, block: Block, piece: int) -> None:
+        """For the weights, or for the next part of the contraction."""
+        store(scores, self._memory["scores"], self._score_address(block, piece), self._tile.vector)
+
+    def _score_address(self, block: Block, piece: int) -> ir.Value:
+        ring = times(modulo(block.number, SCORE_COPIES), self._tile.lanes)
+        return value_of(plus(ring, piece * self._tile.vector))
+
+    def finish_scores(self, state: State, block: Block, piece: int, limit: ir.Value | None) -> None:
+        """Mask what was popped, keep it and the highest."""
+        tile = self._tile
+        if state.popped is None:
+            raise ValueError("nothing was popped")
+        scores = self._masked(state.popped, block, piece)
+        if limit is not None:
+            key = plus(plus(self._first_key, times(block.key_place, tile.lanes)), piece * tile.vector)
+            narrow = arith.index_cast(ir.IntegerType.get_signless(32), value_of(key))
+            spread = vector.broadcast(vector_type(I32, tile.vector), narrow)
+            keep = arith.cmpi(arith.CmpIPredicate.slt, spread, limit)
+            scores = arith.select(keep, scores, splat(float("-inf"), F32, tile.vector))
+        state.highest = scores if piece == 0 or state.highest is None else arith.maxnumf(state.highest, scores)
+        self.keep_scores(scores, block, piece)
+        state.popped = None
+
+    def _masked(self, popped: ir.Value, block: Block, piece: int) -> ir.Value:
+        tile, mask = self._tile, self._problem.mask
+        scale = splat(self._problem.scale, F32, tile.vector)
+        scaled = popped if self._scale_late else None
+        if mask is None:
+            return arith.mulf(popped, scale) if scaled is None else scaled
+        row = times(block.row, tile.keys * tile.lanes)
+        at = plus(plus(row, times(block.key_place, tile.lanes)), piece * tile.vector)
+        value = load(self._memory["mask"], value_of(at), tile.vector, mask.dtype)
+        if mask.dtype.kind is Kind.FLOAT:
+            return math.fma(popped, scale, value)
+        if scaled is None:
+            scaled = arith.mulf(popped, scale)
+        return arith.select(value, scaled, splat(float("-inf"), F32, tile.vector))
+
+    def limit(self, block: Block) -> ir.Value | None:
+        """Per element e of a vector: the first key that is masked, minus e; None where no position masks."""
+        if not self._limited:
+            return None
+        tile, problem = self._tile, self._problem
+        kind = vector_type(I32, tile.vector)
+        numbers = [ir.IntegerAttr.get(kind.element_type, number) for number in range(tile.vector)]
+        steps = arith.constant(kind, ir.DenseElementsAttr.get(numbers, type=kind))
+        end = splat(problem.keys, I32, tile.vector)
+        if problem.causal:
+            query = plus(self._first_query, plus(times(block.query_place, tile.lanes), 1))
+            narrow = arith.index_cast(ir.IntegerType.get_signless(32), value_of(query))
+            own = arith.addi(vector.broadcast(kind, narrow), builders.lane_id(tile.vector))
+            end = arith.minsi(end, own)
+        return arith.subi(end, steps)
+
+    # ---- The highest score and the factor ----------------------------------------------------------------------------
+
+    def fold(self, state: State, block: Block) -> list[Callable[[], None]]:
+        """Parts of: fold the block's maximum, update the row's, keep both and the factor for older sums. Each part
+        waits for the one before."""
+        tile, memory, row = self._tile, self._memory, value_of(times(block.row, self._tile.vector))
+        if state.highest is None:
+            raise ValueError("no score was finished")
+        value = [state.highest]
+        old: list[ir.Value] = []
+
+        def apply(step: Callable[[ir.Value], ir.Value]) -> Callable[[], None]:
+            return lambda: value.append(step(value[-1]))
+
+        def scale() -> None:
+            old.append(load(memory["highest"], row, tile.vector))
+            if self._scale_late:
+                value.append(arith.mulf(value[-1], splat(self._problem.scale, F32, tile.vector)))
+
+        def update() -> None:
+            value.append(arith.maxnumf(old[0], value[-1]))
+
+        def keep() -> None:
+            old.append(arith.subf(old[0], value[-1]))
+            store(value[-1], memory["highest"], row, tile.vector)
+            store(value[-1], memory["maxima"], value_of(self._ring(block, HIGHEST_COPIES)), tile.vector)
+
+        def factor() -> None:
+            old.append(math.exp(old[-1]))
+
+        def keep_factor() -> None:
+            store(old[-1], memory["factors"], value_of(self._ring(block, FACTOR_COPIES)), tile.vector)
+
+        folds = [apply(step) for step in fold_steps(tile.vector, arith.maxnumf)]
+        return [*folds, scale, update, keep, factor, keep_factor]
+
+    def _ring(self, block: Block, copies: int) -> Index:
+        return times(modulo(block.number, copies), self._tile.vector)
+
+    def highest(self, block: Block) -> ir.Value:
+        """The highest score up to the block."""
+        return load(self._memory["maxima"], value_of(self._ring(block, HIGHEST_COPIES)), self._tile.vector)
+
+    def factor(self, block: Block) -> ir.Value:
+        """What brings sums and totals before the block to its highest score."""
+        return load(self._memory["factors"], value_of(self._ring(block, FACTOR_COPIES)), self._tile.vector)
+
+    # ---- Weights -----------------------------------------------------------------------------------------------------
+
+    def exponent(self, scores: ir.Value, highest: ir.Value) -> ir.Value:
+        """Of a weight."""
+        if not self._scale_late:
+            return arith.subf(scores, highest)
+        return math.fma(scores, splat(self._problem.scale, F32, self._tile.vector), arith.negf(highest))
+
+    def push_weight(self, state: State, *, first: bool) -> None:
+        """The one computed last, as weights of the array that multiplies values."""
+        dtype = self._problem.dtype
+        value = to_memory(state.weight, dtype, self._tile.vector)
+        builders.push_weights(value, array=self._value_array, dtype=dtype, first=first)
+
+    def begin_total(self, state: State, block: Block) -> None:
+        """The row's total so far, brought to its new highest score."""
+        old = load(self._memory["total"], value_of(times(block.row, self._tile.vector)), self._tile.vector)
+        state.total = arith.mulf(old, self.factor(block))
+
+    def add_weight(self, state: State) -> None:
+        """To the total."""
+        state.total = arith.addf(state.total, state.weight)
+
+    def end_total(self, state: State, block: Block) -> None:
+        """Keep it."""
+        address = value_of(times(block.row, self._tile.vector))
+        store(state.total, self._memory["total"], address, self._tile.vector)
+
+    # ---- Values ------------------------------------------------------------------------------------------------------
+
+    def push_values(self, block: Block, first: int, end: int) -> None:
+        """Pieces `first` to `end` of the block's values, for the weights pushed last."""
+        start = plus(times(block.keys, self._tile.value_pitch), first * self._tile.vector)
+
+        def push(value: ir.Value, _: int) -> None:
+            builders.push_inputs(value, arrays=[self._value_array], dtype=self._problem.dtype)
+
+        self._push_all("value", start, end - first, push)
+
+    def pop_sums(self) -> ir.Value:
+        """The oldest piece."""
+        return builders.pop(self._tile.vector, array=self._value_array, dtype=F32)
+
+    def sums(self, block: Block, piece: int) -> ir.Value:
+        """Those before the block."""
+        return load(self._memory["sums"], self._sum_address(block, piece), self._tile.vector)
+
+    def keep_sums(self, block: Block, piece: int, sums: ir.Value) -> None:
+        """Those with the block."""
+        store(sums, self._memory["sums"], self._sum_address(block, piece), self._tile.vector)
+
+    def _sum_address(self, block: Block, piece: int) -> ir.Value:
+        return value_of(plus(times(block.row, self._tile.value_pitch), piece * self._tile.vector))
+
+    def _push_all(self, name: str, start: Index, count: int, push: Callable[[ir.Value, int], None]) -> None:
+        """Load and push `count` pieces, a few at a time."""
+        for first in range(0, count, _LOADED_AT_ONCE):
+            group = range(first, min(first + _LOADED_AT_ONCE, count))
+            loaded = [self._raw(name, plus(start, piece * self._tile.vector)) for piece in group]
+            for piece, value in zip(group, loaded, strict=True):
+                push(value, piece)
+
+    def _raw(self, name: str, at: Index) -> ir.Value:
+        """A vector as it lies in memory."""
+        kind = ir.VectorType.get([self._tile.vector], builders.element_type(self._problem.dtype))
+        return vector.load(kind, self._memory[name].memory, [value_of(at)])
