@@ -166,7 +166,8 @@ class _Pipeline:
     def _round(self, blocks: Mapping[int, Block], state: State) -> None:
         """One piece of each stage in turn."""
         stages = self._stages
-        now = _Round(*(blocks.get(ahead) for ahead in self._active))
+        keys, scores, fold, weights, values, sums = (blocks.get(ahead) for ahead in self._active)
+        now = _Round(keys, scores, fold, weights, values, sums)
         if now.keys:
             stages.push_new_queries(now.keys)
             now.next_keys = stages.keys(now.keys, 0)
