@@ -14,6 +14,13 @@ from pytorchsim.errors import MachineFault, UnsupportedError
 Case = tuple[Callable[..., Any], tuple[torch.Tensor, ...]]
 CheckCases = Callable[..., None]
 
+
+@pytest.fixture(params=["tpuv3", "tiny"])
+def config(request: pytest.FixtureRequest) -> str:
+    """The widest machine and the smallest: what lies between them differs in no form of an index."""
+    return str(request.param)
+
+
 R = torch.randn
 
 

@@ -13,6 +13,12 @@ Case = tuple[Callable[..., Any], tuple[torch.Tensor, ...]]
 CheckCases = Callable[..., None]
 
 
+@pytest.fixture(params=["tpuv3", "tiny"])
+def config(request: pytest.FixtureRequest) -> str:
+    """The widest machine and the smallest: what lies between them differs in no form of an index."""
+    return str(request.param)
+
+
 def _case(function: Callable[..., Any], *shapes: tuple[int, ...]) -> Case:
     return function, tuple(torch.randn(shape) for shape in shapes)
 

@@ -13,6 +13,12 @@ Case = tuple[Callable[..., Any], tuple[torch.Tensor, ...]]
 CheckCases = Callable[..., None]
 
 
+@pytest.fixture(params=["tpuv3", "tiny"])
+def config(request: pytest.FixtureRequest) -> str:
+    """The widest machine and the smallest: what lies between them differs in no form of an index."""
+    return str(request.param)
+
+
 @pytest.mark.parametrize("rank", range(1, 10))
 def test_every_rank(check_cases: CheckCases, rank: int) -> None:
     x = torch.randn([2] * rank if rank > 5 else [5] * rank)
