@@ -19,10 +19,6 @@ from typing import BinaryIO
 
 _PARENT_POLL_SECONDS = 1.0
 
-_ARRAY_PUSH = "@llvm.riscv.sf.vc.iv.se"
-"""Calls of it push into a systolic array. LLVM knows nothing of queues: its scheduler would bring each pop's use next
-to the pop, where the core waits for rows. Such functions keep the order in which they were written."""
-
 
 def _compile(request: dict[str, str]) -> dict[str, object]:
     """Optimise and emit one module. A problem that LLVM reports (rather than aborts on) comes back as `error`."""
@@ -46,8 +42,6 @@ def _compile(request: dict[str, str]) -> dict[str, object]:
     options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
-    scheduling = "false" if _ARRAY_PUSH in request["ir"] else "true"
-    llvm.set_option("pytorchsim", f"-enable-misched={scheduling}")  # of this process, so it is set every time
     return {
         "optimised": str(module),
         "assembly": machine.emit_assembly(module),
@@ -80,6 +74,9 @@ def _main(parent: int) -> None:
     threading.Thread(target=_watch_parent, args=(parent,), daemon=True).start()
     import llvmlite.binding as llvm
 
+    # Functions keep the order in which they were written. The core issues in order, and LLVM knows its queues and units
+    # no better than its latencies: its scheduler brings each use next to what it waits for.
+    llvm.set_option("pytorchsim", "-enable-misched=false")
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     while (request := _read(sys.stdin.buffer)) is not None:

@@ -20,6 +20,7 @@ from pytorchsim.mlir.dump import Dump
 from pytorchsim.mlir.passes.freeze_shuffled_loads import freeze_shuffled_loads
 from pytorchsim.mlir.passes.lower_npu_ops import lower_npu_ops
 from pytorchsim.mlir.passes.lower_special_functions import lower_special_functions
+from pytorchsim.mlir.passes.pin_divisions import pin_divisions
 from pytorchsim.mlir.passes.predicate_short_accesses import predicate_short_accesses
 from pytorchsim.mlir.passes.set_function_attributes import set_function_attributes
 from pytorchsim.mlir.passes.split_functions import split_functions
@@ -57,6 +58,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("verify-kernel", verify_kernel),
     Pass("lower-special-functions", lower_special_functions),
     Pass("widen-bf16-conversions", widen_bf16_conversions),
+    Pass("pin-divisions", pin_divisions),
     # A module per function from here on.
     Pass("split-functions", split_functions),
     Pass("lower-npu-ops", lower_npu_ops),

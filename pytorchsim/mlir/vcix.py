@@ -33,6 +33,9 @@ SPECIAL_FUNCTIONS = {
 }
 """MLIR op -> instruction of the SFU. f32 only: at SEW 16 the hardware could not tell f16 from bf16."""
 
+_DYNAMIC_ROUNDING = 7
+"""The rounding mode operand that reads `frm`."""
+
 _FIRST_BIT = 16  # of array.push_weights' rd
 # sf.vc.x ignores vtype, but LLVM wants one: always the same, so that one vsetvli serves a whole run of them.
 _SEW_BITS, _LOG2_LMUL, _VL = 32, 0, 1
@@ -95,15 +98,41 @@ def splat(vector: ir.Value, element: int, vlen_bits: int) -> ir.Value:
     # Elements move as integers: one form for every type (there is no bf16 gather without further extensions).
     integers = ir.VectorType.get([count], ir.IntegerType.get_signless(bits))
     moved = vector if source == integers else _llvm("llvm.bitcast", [vector], integers)
-    minimum = max(1, count * 64 // vlen_bits)
-    group = ir.Type.parse(f"vector<[{minimum}]xi{bits}>")
-    poison = _llvm("llvm.mlir.poison", [], group)
-    position = {"pos": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0)}
-    register = _llvm("llvm.intr.vector.insert", [poison, moved], group, position)
-    operands = [poison, register, _constant(element), _constant(count)]
+    group = _group(integers, vlen_bits)
+    operands = [_poison(group), _as_group(moved, group), _constant(element), _constant(count)]
     gathered = _call("llvm.riscv.vrgather.vx", operands, group).results[0]
-    result = _llvm("llvm.intr.vector.extract", [gathered], integers, position)
+    result = _of_group(gathered, integers)
     return result if source == integers else _llvm("llvm.bitcast", [result], source)
+
+
+def divide(dividend: ir.Value, divisor: ir.Value, vlen_bits: int) -> ir.Value:
+    """`vfdiv` of two vectors of floats, rounded as the core is set to."""
+    group = _group(dividend.type, vlen_bits)
+    operands = [_poison(group), _as_group(dividend, group), _as_group(divisor, group)]
+    operands += [_constant(_DYNAMIC_ROUNDING), _constant(_length(dividend.type))]
+    return _of_group(_call("llvm.riscv.vfdiv", operands, group).results[0], dividend.type)
+
+
+def _group(vector: ir.Type, vlen_bits: int) -> ir.Type:
+    """The scalable type of the register group that holds `vector`."""
+    kind = ir.VectorType(vector)
+    return ir.Type.parse(f"vector<[{max(1, kind.shape[0] * 64 // vlen_bits)}]x{kind.element_type}>")
+
+
+def _as_group(vector: ir.Value, group: ir.Type) -> ir.Value:
+    return _llvm("llvm.intr.vector.insert", [_poison(group), vector], group, _at_zero())
+
+
+def _of_group(register: ir.Value, vector: ir.Type) -> ir.Value:
+    return _llvm("llvm.intr.vector.extract", [register], vector, _at_zero())
+
+
+def _at_zero() -> dict[str, ir.Attribute]:
+    return {"pos": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0)}
+
+
+def _poison(kind: ir.Type) -> ir.Value:
+    return _llvm("llvm.mlir.poison", [], kind)
 
 
 def _scalar_form(name: str, rd: int, rs1: ir.Value) -> None:

@@ -7,25 +7,27 @@ reduced axes of its rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from mlir import ir
-from mlir.dialects import arith, scf, vector
+from mlir.dialects import arith, vector
 
 from pytorchsim.mlir import builders
 from pytorchsim.target.dtypes import I32, Dtype
-from pytorchsim.templates.fold import fold_lanes, fold_vector
+from pytorchsim.templates.fold import fold_vector
 from pytorchsim.templates.gathers import IndexTileKey
 from pytorchsim.templates.loop_program import Access, LoopProgram, Operation
-from pytorchsim.templates.positions import INDEX_EMITTERS, Positions
-from pytorchsim.templates.reductions import REDUCTIONS, Partial
+from pytorchsim.templates.phases import Phase, StepWork, plan_phases
+from pytorchsim.templates.positions import INDEX_EMITTERS, Positions, whole_steps
+from pytorchsim.templates.reductions import REDUCTIONS, Partial, Walk
 from pytorchsim.templates.stages import Stage
+from pytorchsim.templates.step_loop import Partials, StepLoop, Values
 from pytorchsim.templates.tile import Tile
 from pytorchsim.templates.vector_ops import EMITTERS
 from pytorchsim.templates.vector_values import Operands, from_memory, splat, to_memory, vector_type
 
-__all__ = ["Accumulator", "Block", "BufferKey", "StoreBuffer", "accumulators", "partial_dtypes"]
+__all__ = ["Accumulator", "Block", "BufferKey", "Kept", "StoreBuffer", "accumulators", "partial_dtypes"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,14 @@ class Accumulator:
     part: int
 
 
-BufferKey = Access | StoreBuffer | Accumulator | IndexTileKey
+@dataclass(frozen=True)
+class Kept:
+    """The buffer that keeps the values of `operation` from one walk to a later one."""
+
+    operation: int
+
+
+BufferKey = Access | StoreBuffer | Accumulator | Kept | IndexTileKey
 
 
 @dataclass
@@ -74,16 +83,18 @@ class Block:
         address: ir.Value,
         values: dict[int, ir.Value],
         positions: Positions | None = None,
+        recalled: Sequence[int] = (),
     ) -> None:
-        """Operations `numbers` on the vector at `address`, which stands at `positions`, into `values`."""
+        """Operations `numbers` on the vector at `address`, which stands at `positions`, into `values`; those of
+        `recalled` are read from where they are kept."""
         elements = self.tile.vector_elements
         for number in numbers:
             operation = self.program.operations[number]
+            if number in recalled:
+                values[number] = self._load(Kept(number), operation.dtype, address)
+                continue
             if operation.access is not None:
-                memory = operation.access.dtype
-                kind = ir.VectorType.get([elements], builders.element_type(memory))
-                loaded = vector.load(kind, self.pointers[operation.access], [address])
-                values[number] = from_memory(loaded, memory, elements)
+                values[number] = self._load(operation.access, operation.access.dtype, address)
                 continue
             if operation.position is not None:
                 if positions is None:
@@ -102,6 +113,14 @@ class Block:
                 elements,
             )
             values[number] = (INDEX_EMITTERS.get(operation.name) or EMITTERS[operation.name])(operands)
+
+    def _load(self, key: BufferKey, memory: Dtype, address: ir.Value) -> ir.Value:
+        kind = ir.VectorType.get([self.tile.vector_elements], builders.element_type(memory))
+        return from_memory(vector.load(kind, self.pointers[key], [address]), memory, self.tile.vector_elements)
+
+    def _keep(self, number: int, address: ir.Value, values: dict[int, ir.Value]) -> None:
+        value = to_memory(values[number], self.program.operations[number].dtype, self.tile.vector_elements)
+        vector.store(value, self.pointers[Kept(number)], [address])
 
     def store(self, numbers: Sequence[int], address: ir.Value, values: dict[int, ir.Value]) -> None:
         for number in numbers:
@@ -127,12 +146,10 @@ class Block:
         return kind.combine(_value_dtype(self.program, reduction), a, b)
 
     def load_accumulator(self, reduction: int, address: ir.Value) -> Partial:
-        loaded = []
-        for part, dtype in enumerate(partial_dtypes(self.program, reduction)):
-            kind = ir.VectorType.get([self.tile.vector_elements], builders.element_type(dtype))
-            value = vector.load(kind, self.pointers[Accumulator(reduction, part)], [address])
-            loaded.append(from_memory(value, dtype, self.tile.vector_elements))
-        return tuple(loaded)
+        return tuple(
+            self._load(Accumulator(reduction, part), dtype, address)
+            for part, dtype in enumerate(partial_dtypes(self.program, reduction))
+        )
 
     def store_accumulator(self, reduction: int, partial: Partial, address: ir.Value) -> None:
         for part, (dtype, value) in enumerate(zip(partial_dtypes(self.program, reduction), partial, strict=True)):
@@ -155,92 +172,143 @@ class Block:
         def combine(a: Partial, b: Partial) -> Partial:
             return self.combine(reduction, a, b)
 
-        folded = fold_vector(partial, self.tile.vector_elements, combine)
-        return fold_lanes(folded, lanes, combine) if self.tile.folds_lanes else folded
+        across = lanes if self.tile.folds_lanes else 1
+        return fold_vector(partial, self.tile.vector_elements, combine, lanes=across)
 
-    def walk(self, stage: Stage, block: ir.Value, start: dict[int, Partial]) -> dict[int, Partial]:
+    def rows(self, work: StepWork) -> None:
+        """All blocks of a program without walks, one vector after the other."""
+
+        def places(at: ir.Value) -> tuple[ir.Value, Positions]:
+            return self.row_address(at), self.positions(at)
+
+        self._run(work, (self.tile.blocks, self.tile.blocks), [{}], places)
+
+    def walk(self, stage: Stage, block: ir.Value, start: Partials) -> Partials:
         """One pass over the reduced axes of `block`: the stage's reductions and scans folded into `start`, its stores
         done."""
-        count = self._walk_steps()
-        dynamic = self.tile.rows_inner and any(axis in self.tile.reduced_axes for axis in self.origins)
-        unroll = self.tile.unroll if stage.reductions and self.tile.walk_count >= self.tile.unroll else 1
-        widths = {reduction: len(partial) for reduction, partial in start.items()}
-        flat = [value for partial in start.values() for value in partial]
-        neutral = [value for reduction in stage.reductions for value in self.start(reduction)]
-        main = arith.subi(count, arith.remui(count, builders.index_constant(unroll))) if unroll > 1 else count
-        accumulated = self._loop(
-            stage, block, (builders.index_constant(0), main), [flat] + [neutral] * (unroll - 1), widths
-        )
-        total = accumulated[0]
-        for other in accumulated[1:]:
-            total = {reduction: self.combine(reduction, total[reduction], other[reduction]) for reduction in total}
-        if unroll > 1 and (dynamic or self.tile.walk_count % unroll):
-            rest = [value for partial in total.values() for value in partial]
-            (total,) = self._loop(stage, block, (main, count), [rest], widths)
-        return total
+        forms = {reduction: self._form(reduction) for reduction in stage.reductions}
+        dtypes = {reduction: _value_dtype(self.program, reduction) for reduction in stage.reductions}
+        side_by_side = stage.reductions and not stage.scans and self.tile.walk_count >= self.tile.unroll
+        copies = self.tile.unroll if side_by_side else 1
 
-    def _walk_steps(self) -> ir.Value:
+        def opened(partials: Partials) -> Partials:
+            return partials | {n: forms[n].open(dtypes[n], partials[n]) for n in forms}
+
+        def places(at: ir.Value) -> tuple[ir.Value, Positions]:
+            return self.walk_address(block, at), self.positions(block, at)
+
+        neutral = {reduction: self.start(reduction) for reduction in start}
+        starts = [opened(start), *(opened(neutral) for _ in range(copies - 1))]
+        count = self._walk_steps()
+        masks = stage.reductions and not self.tile.rows_inner
+        whole = whole_steps(self.program.sizes, self.tile, self.origins) if masks else count
+        folded = self._run(stage.step, (whole, count), starts, places)
+        total = folded[0]
+        for other in folded[1:]:
+            total = {n: forms[n].join(dtypes[n], total[n], other[n]) for n in total}
+        return total | {n: forms[n].close(dtypes[n], total[n]) for n in forms}
+
+    def _run(
+        self,
+        work: StepWork,
+        steps: tuple[ir.Value | int, ir.Value | int],
+        starts: list[Partials],
+        places: Callable[[ir.Value], tuple[ir.Value, Positions]],
+    ) -> list[Partials]:
+        """`work` at all steps. `steps`: those at the start in which every element exists, and all. The partial results
+        are those of as many steps side by side."""
+        whole, count = steps
+
+        def emit(
+            phase: Phase,
+            steps: Sequence[ir.Value],
+            values: Sequence[Values],
+            partials: Sequence[Partials],
+            masked: bool,
+        ) -> None:
+            at = [places(step) for step in steps]
+            for known in values:
+                known.update({number: value for number, value in self.values.items() if number not in known})
+            self._emit_phase(phase, work, list(zip(at, values, partials, strict=True)), masked=masked)
+
+        loop = StepLoop(emit)
+        phases = plan_phases(self.program, work)
+        ahead = len(phases.phases) - 1
+        if ahead and isinstance(whole, int) and whole >= 2 * len(phases.phases):
+            starts = loop.pipelined(phases, whole, starts)
+            main: ir.Value | int = whole
+        else:
+            phases = plan_phases(self.program, work, limit=1)
+            main = _multiple(whole, len(starts))
+            starts = loop.plain(phases, (0, main), starts)
+        if isinstance(main, int) and isinstance(count, int) and main == count:
+            return starts
+        phases = plan_phases(self.program, work, limit=1)
+        masked = whole is not count and not (isinstance(whole, int) and isinstance(count, int) and whole == count)
+        (last,) = loop.plain(phases, (main, count), starts[:1], masked=masked)
+        return [last, *starts[1:]]
+
+    def _emit_phase(
+        self,
+        phase: Phase,
+        work: StepWork,
+        steps: Sequence[tuple[tuple[ir.Value, Positions], Values, Partials]],
+        *,
+        masked: bool,
+    ) -> None:
+        """A phase of several steps side by side, each at its place, with its values and partial results."""
+        for scan in work.scans:
+            for _, known, folding in steps:
+                known.update(zip(_carries(self.program.operations[scan]), folding[scan], strict=True))
+        for number in phase.operations:
+            for (address, positions), known, _ in steps:
+                self.compute([number], address, known, positions, work.recalled)
+        for (address, _), known, _ in steps:
+            self.store(phase.stores, address, known)
+            for number in phase.kept:
+                self._keep(number, address, known)
+        for (_, positions), known, folding in steps:
+            exists = positions.exists() if masked and phase.reductions else None
+            for reduction in phase.reductions:
+                folding[reduction] = self._absorbed(reduction, folding[reduction], known, positions, exists)
+            for scan in work.scans:
+                folding[scan] = tuple(known[number] for number in _new_values(self.program.operations[scan]))
+
+    def _form(self, reduction: int) -> Walk:
+        """How a walk keeps partial results of `reduction`."""
+        kind = REDUCTIONS[self.program.operations[reduction].reduction or ""]
+        return kind.walk(_value_dtype(self.program, reduction), in_order=self.tile.in_order(self.program.sizes))
+
+    def _absorbed(
+        self, reduction: int, partial: Partial, values: Values, positions: Positions, exists: ir.Value | None
+    ) -> Partial:
+        """`partial` with the step's value folded in, where the element exists."""
+        incoming: Partial = (values[self.program.operations[reduction].operands[0]],)
+        if REDUCTIONS[self.program.operations[reduction].reduction or ""].with_position:
+            incoming = (*incoming, positions.flat())
+        folded = self._form(reduction).absorb(_value_dtype(self.program, reduction), partial, incoming)
+        if exists is None:
+            return folded
+        return tuple(arith.select(exists, new, old) for new, old in zip(folded, partial, strict=True))
+
+    def _walk_steps(self) -> ir.Value | int:
         """Steps of a walk; fewer where rows are walked along axes and the streamed one ends inside the tile."""
-        steps = builders.index_constant(self.tile.walk_count)
+        steps: ir.Value | int = self.tile.walk_count
         for axis, origin in self.origins.items():
-            if not self.tile.rows_inner or axis in self.tile.row_axes:
+            if not self.tile.rows_inner or axis in self.tile.row_axes or self.tile.sizes[axis] == 1:
                 continue
             extent, size = self.program.sizes[axis], self.tile.sizes[axis]
             left = arith.minui(arith.subi(builders.index_constant(extent), origin), builders.index_constant(size))
             inside = arith.muli(left, builders.index_constant(self.tile.inner_stride(axis)))
-            steps = arith.minui(steps, inside) if size > 1 else steps
+            steps = arith.minui(builders.index_constant(steps) if isinstance(steps, int) else steps, inside)
         return steps
 
-    def _loop(
-        self,
-        stage: Stage,
-        block: ir.Value,
-        bounds: tuple[ir.Value, ir.Value],
-        starts: Sequence[Sequence[ir.Value]],
-        widths: dict[int, int],
-    ) -> list[dict[int, Partial]]:
-        """Steps `bounds`, one for each of `starts` at a time; returns the partial results of each."""
-        step = builders.index_constant(len(starts))
-        loop = scf.ForOp(*bounds, step, [value for start in starts for value in start])
-        with ir.InsertionPoint(loop.body):
-            carried = _unflatten(loop.inner_iter_args, len(starts), widths)
-            for copy, partials in enumerate(carried):
-                at = loop.induction_variable
-                at = arith.addi(at, builders.index_constant(copy)) if copy else at
-                carried[copy] = self._step(stage, block, at, partials)
-            scf.YieldOp([value for partials in carried for partial in partials.values() for value in partial])
-        return _unflatten(loop.results, len(starts), widths)
 
-    def _step(self, stage: Stage, block: ir.Value, at: ir.Value, partials: dict[int, Partial]) -> dict[int, Partial]:
-        address = self.walk_address(block, at)
-        values = dict(self.values)
-        for scan in stage.scans:
-            values.update(zip(_carries(self.program.operations[scan]), partials[scan], strict=True))
-        positions = self.positions(block, at)
-        self.compute(stage.walk_operations, address, values, positions)
-        self.store(stage.walk_stores, address, values)
-        exists = positions.exists() if stage.reductions else None
-        folded = {}
-        for reduction, partial in partials.items():
-            if reduction in stage.scans:
-                folded[reduction] = tuple(values[n] for n in _new_values(self.program.operations[reduction]))
-                continue
-            incoming: Partial = (values[self.program.operations[reduction].operands[0]],)
-            if len(partial) > 1:
-                incoming = (*incoming, positions.flat())
-            if exists is not None:
-                neutral = self.start(reduction)
-                incoming = tuple(arith.select(exists, v, n) for v, n in zip(incoming, neutral, strict=True))
-            folded[reduction] = self.combine(reduction, partial, incoming)
-        return folded
-
-
-def _unflatten(flat: Sequence[ir.Value], copies: int, widths: dict[int, int]) -> list[dict[int, Partial]]:
-    values = iter(flat)
-    return [
-        {reduction: tuple(next(values) for _ in range(width)) for reduction, width in widths.items()}
-        for _ in range(copies)
-    ]
+def _multiple(steps: ir.Value | int, of: int) -> ir.Value | int:
+    """The largest multiple of `of` that is not above `steps`."""
+    if isinstance(steps, int):
+        return steps - steps % of
+    return arith.subi(steps, arith.remui(steps, builders.index_constant(of))) if of > 1 else steps
 
 
 def _carries(scan: Operation) -> tuple[int, ...]:

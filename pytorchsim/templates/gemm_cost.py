@@ -17,8 +17,8 @@ from pytorchsim.templates.batch_step import vectors_at_once
 from pytorchsim.templates.gemm_problem import GemmFusion, GemmProblem, Operand
 from pytorchsim.templates.gemm_tile import RESULT, ROWS_AT_ONCE, Block, GemmTile, fused_tile
 from pytorchsim.templates.loop_program import Access, LoopProgram
+from pytorchsim.templates.operation_costs import SFU_OPERATIONS
 from pytorchsim.templates.stages import plan_stages
-from pytorchsim.templates.tile_search import SFU_OPERATIONS
 
 __all__ = ["GemmCost", "cost_of"]
 

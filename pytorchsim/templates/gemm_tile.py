@@ -21,7 +21,7 @@ from pytorchsim.templates.gemm_problem import Body, GemmFusion, GemmProblem, Ope
 from pytorchsim.templates.loop_program import Access, LoopProgram
 from pytorchsim.templates.stages import plan_stages
 from pytorchsim.templates.tile import Tile
-from pytorchsim.templates.tile_search import vector_registers
+from pytorchsim.templates.vector_shape import LARGEST_GROUP, vector_shape
 
 __all__ = ["RESULT", "ROWS_AT_ONCE", "Block", "GemmTile", "Stationary", "fused_tile", "program_blocks"]
 
@@ -238,13 +238,9 @@ RESULT = "<result>"
 
 def fused_tile(program: LoopProgram, block: Block, config: NpuConfig) -> Tile:
     """How a program over a frame runs on a block: a vector lies along the walked axis; slots are its rows."""
-    lmul, unroll = vector_registers(program, plan_stages(program))
-    widest = max(
-        I32.bits,  # of positions, by which the ends of blocks are masked
-        *(access.dtype.bits for access in program.accesses()),
-        *(op.dtype.bits for op in program.operations),
-    )
-    vector = max(2, lmul * config.core.vlen_bits // widest)
+    shape = vector_shape(program, plan_stages(program), config.core.vlen_bits)
+    of_positions = LARGEST_GROUP * config.core.vlen_bits // I32.bits  # by which the ends of blocks are masked
+    vector = min(shape.elements, of_positions)
     while block.pitch % vector:
         vector //= 2
     rank = len(block.sizes)
@@ -258,7 +254,7 @@ def fused_tile(program: LoopProgram, block: Block, config: NpuConfig) -> Tile:
         block.slots // others,
         rows_inner=False,
         vector_elements=vector,
-        unroll=unroll,
+        unroll=shape.unroll,
     )
 
 

@@ -1,8 +1,8 @@
 """The scratchpad buffers of a loop program's kernel: the table that the tile search judges and the kernel declares.
 
 In: a program, its stages, a tile. Out: `LoopBuffer`s by key: one for each distinct load, index tile and store, twice,
-since one half computes while the other loads or stores; and one for each part of a reduction or a scan that outlives a
-tile.
+since one half computes while the other loads or stores; one for each part of a reduction or a scan that outlives a
+tile, and one for each value that outlives a walk.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.target.dtypes import Dtype
-from pytorchsim.templates.block import Accumulator, BufferKey, StoreBuffer, accumulators, partial_dtypes
+from pytorchsim.templates.block import Accumulator, BufferKey, Kept, StoreBuffer, accumulators, partial_dtypes
 from pytorchsim.templates.footprint import BufferNeed, TemplateFootprint, footprint_of
 from pytorchsim.templates.gathers import IndexForm, IndexTileKey
 from pytorchsim.templates.loop_program import LoopProgram
@@ -38,12 +38,13 @@ def loop_buffers(program: LoopProgram, tile: Tile, stages: tuple[Stage, ...]) ->
     if tile.streams(program.sizes):
         carried = [number for stage in stages for number in stage.carried]
         names |= {part: f"acc{part.operation}_{part.part}" for part in accumulators(program, carried)}
+    names |= {Kept(number): f"kept{number}" for stage in stages for number in stage.kept}
     table: dict[BufferKey, LoopBuffer] = {}
     for key, name in names.items():
         elements, dtype = buffer_shape(program, tile, key)
         if isinstance(key, IndexTileKey) and key.form is IndexForm.DIRECT:
             elements = tile.index_tile_elements(program, key)
-        copies = 1 if isinstance(key, Accumulator) else BUFFER_COPIES
+        copies = 1 if isinstance(key, Accumulator | Kept) else BUFFER_COPIES
         table[key] = LoopBuffer(name, BufferNeed(elements, dtype, copies))
     return table
 
@@ -52,6 +53,8 @@ def buffer_shape(program: LoopProgram, tile: Tile, key: BufferKey) -> tuple[int,
     """Elements per lane of one copy, as tile functions see it, and type of the buffer behind a key."""
     if isinstance(key, Accumulator):
         return tile.elements(row_level=True), partial_dtypes(program, key.operation)[key.part]
+    if isinstance(key, Kept):
+        return tile.elements(row_level=False), program.operations[key.operation].dtype
     if isinstance(key, IndexTileKey):
         return tile.elements(row_level=key.form is IndexForm.ROW), program.operations[key.value].dtype
     access = program.stores[key.number].access if isinstance(key, StoreBuffer) else key

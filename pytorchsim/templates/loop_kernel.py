@@ -31,7 +31,7 @@ from pytorchsim.templates.stages import Stage, plan_stages
 from pytorchsim.templates.tile import BUFFER_COPIES
 from pytorchsim.templates.tile_descriptors import TileTransfer, access_transfer, index_tile_transfer
 from pytorchsim.templates.tile_functions import StagedFunction, StreamedStage, TileFunctions
-from pytorchsim.templates.tile_search import search
+from pytorchsim.templates.tile_search import TileSearch, search
 
 __all__ = ["build_loop_kernel"]
 
@@ -69,8 +69,7 @@ def build_loop_kernel(
 
     Raises SpadOverflowError where no tile fits.
     """
-    stages = plan_stages(program)
-    found = search(program, stages, config)
+    stages, found = _cheapest(program, config)
     if found.tile is None:
         used = found.smallest_footprint
         raise SpadOverflowError(
@@ -91,6 +90,13 @@ def build_loop_kernel(
         else:
             control.resident(functions.resident())
         return BuiltKernel(kernel.text(), tile.describe(), found.reasons)
+
+
+def _cheapest(program: LoopProgram, config: NpuConfig) -> tuple[tuple[Stage, ...], TileSearch]:
+    """The best tile with values computed again in each walk, or with values kept from walk to walk."""
+    plans = [plan_stages(program), plan_stages(program, keep=True)]
+    found = [(stages, search(program, stages, config)) for stages in dict.fromkeys(plans)]
+    return min(found, key=lambda each: each[1].cycles)
 
 
 class _Control:

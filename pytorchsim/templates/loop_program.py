@@ -171,22 +171,6 @@ class LoopProgram:
         """The operations that are scans."""
         return tuple(number for number, op in enumerate(self.operations) if op.name == "scan")
 
-    def max_live(self) -> int:
-        """The most values that are live at once when operations run in order: register pressure of one vector step."""
-        last_use = {number: position for position, op in enumerate(self.operations) for number in op.operands}
-        for store in self.stores:
-            last_use[store.value] = len(self.operations)
-        live = 0
-        most = 1
-        ends: dict[int, int] = {}
-        for position, op in enumerate(self.operations):
-            live -= ends.pop(position - 1, 0)
-            if op.name != "constant" and position in last_use:
-                live += 1
-                ends[last_use[position]] = ends.get(last_use[position], 0) + 1
-            most = max(most, live)
-        return most
-
     def map_indices(self, change: Callable[[AffineIndex], AffineIndex]) -> LoopProgram:
         """The same program with `change` applied to every affine function of the axes; sizes stay."""
 

@@ -16,7 +16,7 @@ from pytorchsim.templates.loop_program import AffineIndex
 from pytorchsim.templates.tile import Tile
 from pytorchsim.templates.vector_values import Emitter, Operands, splat, vector_type
 
-__all__ = ["INDEX_EMITTERS", "Positions"]
+__all__ = ["INDEX_EMITTERS", "Positions", "whole_steps"]
 
 
 @dataclass(frozen=True)
@@ -115,6 +115,25 @@ class Positions:
     def _spread(self, value: ir.Value) -> ir.Value:
         narrow = arith.index_cast(ir.IntegerType.get_signless(32), value)
         return vector.broadcast(vector_type(I32, self.tile.vector_elements), narrow)
+
+
+def whole_steps(extents: tuple[int, ...], tile: Tile, origins: Mapping[int, ir.Value]) -> ir.Value | int:
+    """The first steps of a walk along vectors in which every element of every lane exists in the reduced axes."""
+    ragged = [axis for axis in tile.reduced_axes if extents[axis] % tile.sizes[axis]]
+    if not ragged:
+        return tile.inner_elements // tile.vector_elements
+    (axis, *more) = ragged
+    if more or axis != tile.inner_axes[0]:
+        return 0
+    stride, size = tile.inner_stride(axis), tile.in_lane(axis)
+    before_last_lane = tile.sizes[axis] - size if axis == tile.lane_axis else 0
+    origin = origins.get(axis)
+    if origin is None:
+        existing = min(max(extents[axis] - before_last_lane, 0), size)
+        return existing * stride // tile.vector_elements
+    left = arith.subi(_index(extents[axis] - before_last_lane), origin)
+    left = arith.minsi(arith.maxsi(left, _index(0)), _index(size))
+    return arith.divui(arith.muli(left, _index(stride)), _index(tile.vector_elements))
 
 
 def _index(value: int) -> ir.Value:

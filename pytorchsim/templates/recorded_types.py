@@ -16,7 +16,8 @@ from pytorchsim.errors import UnsupportedError
 from pytorchsim.target import dtypes
 from pytorchsim.target.dtypes import Dtype
 from pytorchsim.templates.decompositions import FLOAT32_ONLY
-from pytorchsim.templates.vector_ops import INTERNAL, SFU_OPERATIONS
+from pytorchsim.templates.operation_costs import SFU_OPERATIONS
+from pytorchsim.templates.vector_ops import INTERNAL
 from pytorchsim.templates.vector_values import NARROW_FLOATS
 
 __all__ = ["COMPARISONS", "computed_type", "is_narrow", "machine_dtype", "operand_types", "result_type"]

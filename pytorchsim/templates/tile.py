@@ -121,6 +121,13 @@ class Tile:
         """Whether a row needs several tiles, so that its stages run one after another over all of them."""
         return any(count > 1 for count in self.counts(extents)[len(self.row_axes) :])
 
+    def in_order(self, extents: tuple[int, ...]) -> bool:
+        """Whether walks over one tile after the other pass the elements of a row in order, as each element of the
+        vector sees them."""
+        counts = self.counts(extents)
+        split = [axis for axis in self.reduced_axes if counts[axis] > 1]
+        return not split or all(self.in_lane(axis) == 1 for axis in self.reduced_axes if axis < split[-1])
+
     def inner_stride(self, axis: int) -> int:
         """Elements between neighbours of `axis` among its group's (inner or outer) in-lane elements."""
         group = self.inner_axes if axis in self.inner_axes else self.outer_axes

@@ -17,16 +17,18 @@ from mlir.dialects import scf
 
 from pytorchsim.mlir import builders
 from pytorchsim.mlir.builders import KernelBuilder, TileFunction
-from pytorchsim.templates.block import Block, BufferKey, StoreBuffer, accumulators
+from pytorchsim.templates.block import Block, BufferKey, Kept, StoreBuffer, accumulators
 from pytorchsim.templates.gathers import IndexForm, IndexTileKey
 from pytorchsim.templates.loop_buffers import buffer_shape
 from pytorchsim.templates.loop_program import LoopProgram, needed_operations
+from pytorchsim.templates.phases import StepWork
 from pytorchsim.templates.stages import Stage
 from pytorchsim.templates.tile import Tile
 
 __all__ = ["StagedFunction", "StreamedStage", "TileFunctions"]
 
-Emit = Callable[[Block, ir.Value], None]
+_Emit = Callable[[Block], None]
+_EmitBlock = Callable[[Block, ir.Value], None]
 
 
 @dataclass(frozen=True)
@@ -77,9 +79,15 @@ class TileFunctions:
         computed = [n for stage in self.stages for n in (*stage.row_operations, *stage.walk_operations)]
         buffers: list[BufferKey] = [
             *self._loads(sorted(set(computed))),
+            *(Kept(number) for stage in self.stages for number in stage.kept),
             *(StoreBuffer(number) for number in range(len(self.program.stores))),
         ]
-        return self._function("body", buffers, emit, self._shared_axes(self.program.positions_used))
+        axes = self._shared_axes(self.program.positions_used)
+        if any(stage.walks for stage in self.stages):
+            return self._function("body", buffers, self._each_block(emit), axes)
+        (stage,) = self.stages
+        work = StepWork(stage.row_operations, stage.row_stores)
+        return self._function("body", buffers, lambda block: block.rows(work), axes)
 
     def index_tiles(self, name: str, keys: Sequence[IndexTileKey]) -> StagedFunction:
         """A function that computes index tiles, block by block."""
@@ -104,7 +112,7 @@ class TileFunctions:
                 scf.YieldOp([])
 
         axes = self.program.positions_used if in_full else self._row_positions()
-        return self._function(name, [*self._loads(operations), *keys], emit, self._shared_axes(axes))
+        return self._function(name, [*self._loads(operations), *keys], self._each_block(emit), self._shared_axes(axes))
 
     def streamed(self) -> tuple[StreamedStage, ...]:
         """The functions of every stage of rows that span several tiles."""
@@ -150,12 +158,16 @@ class TileFunctions:
         walk_buffers = [*self._loads(stage.walk_operations), *own, *(StoreBuffer(store) for store in stage.walk_stores)]
         folds = bool(own) and not self.tile.rows_inner
         return StreamedStage(
-            rows=self._function(f"rows{number}", [*recalled, *row_outputs], rows, row_axes) if row_outputs else None,
-            init=self._function(f"init{number}", own, init) if own else None,
-            update=self._function(f"update{number}", [*recalled, *walk_buffers], update, self._streamed_axes())
+            rows=self._function(f"rows{number}", [*recalled, *row_outputs], self._each_block(rows), row_axes)
+            if row_outputs
+            else None,
+            init=self._function(f"init{number}", own, self._each_block(init)) if own else None,
+            update=self._function(
+                f"update{number}", [*recalled, *walk_buffers], self._each_block(update), self._streamed_axes()
+            )
             if stage.walks
             else None,
-            finish=self._function(f"finish{number}", own, finish) if folds else None,
+            finish=self._function(f"finish{number}", own, self._each_block(finish)) if folds else None,
         )
 
     def _streamed_axes(self) -> tuple[int, ...]:
@@ -172,23 +184,32 @@ class TileFunctions:
     def _loads(self, numbers: Sequence[int]) -> list[BufferKey]:
         return [access for n in numbers if (access := self.program.operations[n].access) is not None]
 
+    def _each_block(self, emit: _EmitBlock) -> _Emit:
+        """A loop that runs `emit` for each block."""
+
+        def loop_over_blocks(block: Block) -> None:
+            loop = scf.ForOp(*(builders.index_constant(value) for value in (0, self.tile.blocks, 1)))
+            with ir.InsertionPoint(loop.body):
+                emit(block, loop.induction_variable)
+                scf.YieldOp([])
+
+        return loop_over_blocks
+
     def _function(
-        self, name: str, keys: Sequence[BufferKey], emit: Emit, origin_axes: tuple[int, ...] = ()
+        self, name: str, keys: Sequence[BufferKey], emit: _Emit, origin_axes: tuple[int, ...] = ()
     ) -> StagedFunction:
-        """A tile function that runs `emit` for each block."""
+        """The tile function that `emit` writes."""
         buffers = tuple(dict.fromkeys(keys))
         shapes = [buffer_shape(self.program, self.tile, key) for key in buffers]
         pointers = [(count, builders.element_type(dtype)) for count, dtype in shapes]
         with self.kernel.tile_function(name, pointers, [ir.IndexType.get()] * len(origin_axes)) as function:
             of_buffers, of_origins = function.arguments[: len(buffers)], function.arguments[len(buffers) :]
-            block = Block(
-                self.program,
-                self.tile,
-                dict(zip(buffers, of_buffers, strict=True)),
-                dict(zip(origin_axes, of_origins, strict=True)),
+            emit(
+                Block(
+                    self.program,
+                    self.tile,
+                    dict(zip(buffers, of_buffers, strict=True)),
+                    dict(zip(origin_axes, of_origins, strict=True)),
+                )
             )
-            loop = scf.ForOp(*(builders.index_constant(value) for value in (0, self.tile.blocks, 1)))
-            with ir.InsertionPoint(loop.body):
-                emit(block, loop.induction_variable)
-                scf.YieldOp([])
         return StagedFunction(function, buffers, origin_axes)

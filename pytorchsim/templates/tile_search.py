@@ -19,21 +19,27 @@ from pytorchsim.templates.footprint import TemplateFootprint
 from pytorchsim.templates.gathers import direct_axes
 from pytorchsim.templates.loop_buffers import loop_footprint
 from pytorchsim.templates.loop_program import Access, LoopProgram, direct_load
+from pytorchsim.templates.operation_costs import unit_cycles
 from pytorchsim.templates.reductions import REDUCTIONS
 from pytorchsim.templates.stages import Stage
 from pytorchsim.templates.tile import Tile
 from pytorchsim.templates.tile_descriptors import listed_rank
+from pytorchsim.templates.vector_shape import LARGEST_GROUP, VectorShape, vector_shape
 
-__all__ = ["SFU_OPERATIONS", "TileSearch", "search", "vector_registers"]
+__all__ = ["TileSearch", "search"]
 
 _MAX_LMUL = 8
-_VECTOR_REGISTERS = 32
 _TILE_LOOP_CYCLES = 40
 """Scalar work per tile: origins, `dma.set`s and the call. An estimate, used to rank candidates only."""
 
-SFU_OPERATIONS = frozenset({"exp", "log", "sin", "cos", "tanh", "erf", "atan", "sigmoid"})
 _ROTATION_CYCLES = 12
 """One step of folding a vector or the lanes: a rotation and an operation, each with its latency. An estimate."""
+
+_STEP_CYCLES = 1
+"""Loop overhead of a step. An estimate."""
+
+_WALK_CYCLES = 20
+"""Latencies at the start and the end of a walk. An estimate."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +77,8 @@ def search(
             cost = (_cost_cycles(program, stages, tile, config), used.total_bytes, tile)
             if best is None or cost[:2] < best[:2]:
                 best = cost
-        if best is not None or not program.reduced:
-            break
+        if best is not None or not program.reduced or any(stage.kept for stage in stages):
+            break  # rows that are streamed keep nothing
     if smallest is None:
         raise ValueError(f"no tile was enumerated for a space of {program.sizes}")
     return TileSearch(
@@ -108,11 +114,14 @@ def _candidates(
     innermost axis out. A scan runs along a walk, in different rows at once."""
     lanes, limit = config.core.lanes, config.core.scratchpad_bytes_per_lane // _widest_bytes(program)
     rank, rows = len(program.sizes), range(program.row_rank)
+    shape = vector_shape(program, stages, config.core.vlen_bits, max_lmul)
     seen: set[Tile] = set()
     for lane_axis in range(rank):
         longest = max(-(-program.sizes[lane_axis] // lanes), 2 if program.computes_indices else 1)  # whole vectors
-        for run in _powers(min(limit, longest)):
-            folds = lane_axis not in rows
+        folds = lane_axis not in rows
+        # A row over the lanes is covered exactly: else the last lanes would have nothing to do.
+        runs = sorted({*_powers(min(limit, longest)), *([longest] if folds and longest <= limit else [])})
+        for run in runs:
             if folds and (program.scans or (not stream and run * lanes < program.sizes[lane_axis])):
                 continue
             for rows_inner in (
@@ -129,7 +138,7 @@ def _candidates(
                         tile = Tile(tuple(sizes), program.reduced, lane_axis, run, rows_inner, 1)
                         if tile not in seen:
                             seen.add(tile)
-                            yield _with_vector(tile, program, stages, config, max_lmul)
+                            yield _with_vector(tile, program, shape, config.core.vlen_bits)
 
 
 def _powers(limit: int) -> list[int]:
@@ -144,42 +153,23 @@ def _fill(sizes: list[int], extents: Sequence[int], axes: Sequence[int], room: i
         room //= sizes[axis]
 
 
-def _with_vector(tile: Tile, program: LoopProgram, stages: Sequence[Stage], config: NpuConfig, max_lmul: int) -> Tile:
-    """The tile with the longest vector that its inner axes fill and its live values leave room for."""
-    lmul, unroll = vector_registers(program, stages, max_lmul)
-    if program.scans:
-        unroll = 1  # each step needs the one before
-    full = lmul * config.core.vlen_bits // 8 // _widest_bytes(program)
-    needed = 1 << (tile.inner_elements - 1).bit_length()
+def _with_vector(tile: Tile, program: LoopProgram, shape: VectorShape, vlen_bits: int) -> Tile:
+    """The tile with the longest vector that its inner axes fill, and none that leaves much of the pitch empty."""
     if program.computes_indices:  # index tiles are dense, so no pitch may be padded
         dense = tile.inner_elements & -tile.inner_elements
-        return replace(tile, vector_elements=min(full, dense), unroll=unroll)
-    longest = replace(tile, vector_elements=max(2, min(full, needed)), unroll=unroll)
-    if any(stage.reductions for stage in stages) and longest.walks_past_rows(program.sizes):
-        of_positions = max(2, lmul * config.core.vlen_bits // I32.bits)  # by which rows' ends are masked
+        return replace(tile, vector_elements=min(shape.elements, dense), unroll=shape.unroll)
+    elements = min(shape.elements, 1 << (tile.inner_elements - 1).bit_length())
+    while elements > 8 and -tile.inner_elements % elements > tile.inner_elements // 8:
+        elements //= 2
+    longest = replace(tile, vector_elements=max(2, elements), unroll=shape.unroll)
+    if any(op.reduction for op in program.operations) and longest.walks_past_rows(program.sizes):
+        of_positions = max(2, LARGEST_GROUP // 2 * vlen_bits // I32.bits)  # by which rows' ends are masked
         return replace(longest, vector_elements=min(longest.vector_elements, of_positions))
     return longest
 
 
 def _widest_bytes(program: LoopProgram) -> int:
     return max([access.dtype.bytes for access in program.accesses()] + [op.dtype.bytes for op in program.operations])
-
-
-def vector_registers(program: LoopProgram, stages: Sequence[Stage], max_lmul: int = _MAX_LMUL) -> tuple[int, int]:
-    """(registers per value, partial results per reduction) such that what is live at once stays in registers.
-
-    Partial results hide the latency of the operation that folds them and divide the rounding error; four registers'
-    worth do. Two values are for temporaries, two more for positions or masks of a walk, one register group for masks.
-    """
-    folded = max((len(stage.reductions) for stage in stages), default=0)
-    positions = any(REDUCTIONS[op.reduction].with_position for op in program.operations if op.reduction)
-    live = program.max_live() + 2 + (2 if folded else 0) + (4 if positions else 0)
-    for unroll in (4, 2, 1) if folded else (1,):
-        for lmul in (8, 4, 2, 1):
-            used = live + unroll * folded * (2 if positions else 1)
-            if lmul <= max_lmul and used * lmul <= _VECTOR_REGISTERS - lmul and (lmul * unroll >= 4 or unroll == 1):
-                return lmul, unroll
-    return 1, 1
 
 
 def _cost_cycles(program: LoopProgram, stages: Sequence[Stage], tile: Tile, config: NpuConfig) -> float:
@@ -199,16 +189,18 @@ def _cost_cycles(program: LoopProgram, stages: Sequence[Stage], tile: Tile, conf
 
 
 def _compute_cycles(program: LoopProgram, stages: Sequence[Stage], tile: Tile, config: NpuConfig) -> float:
+    """Units are busy side by side; each step costs a little more, each fold and each function's end its latencies."""
     beats = max(1.0, tile.vector_elements * 8 * _widest_bytes(program) / config.core.datapath_bits)
 
-    def cycles(numbers: Sequence[int]) -> float:
-        special = sum(1 for number in numbers if program.operations[number].name in SFU_OPERATIONS)
-        simple = (len(numbers) - special) * beats / config.core.issue_width
-        return max(1.0, simple + special * tile.vector_elements / config.core.sfu_elements_per_cycle)
+    def cycles(numbers: Sequence[int], stores: Sequence[int], overhead: float) -> float:
+        units = unit_cycles(program, numbers, tile.vector_elements, config)
+        units.pipe += sum(_fold_beats(program, number) * beats for number in numbers)
+        units.store_port += len(stores) * beats / config.core.scratchpad_store_ports
+        return units.longest + overhead
 
-    rows = sum(cycles(stage.row_operations) + len(stage.row_stores) * beats for stage in stages)
+    rows = sum(cycles(stage.row_operations, stage.row_stores, 0) for stage in stages)
     walks = sum(
-        cycles((*stage.walk_operations, *stage.reductions)) + len(stage.walk_stores) * beats
+        cycles((*stage.walk_operations, *stage.reductions), (*stage.walk_stores, *stage.kept), _STEP_CYCLES)
         for stage in stages
         if stage.walks
     )
@@ -218,7 +210,16 @@ def _compute_cycles(program: LoopProgram, stages: Sequence[Stage], tile: Tile, c
     if tile.folds_lanes:
         folds += config.core.lanes.bit_length() - 1
     reductions = sum(len(stage.reductions) for stage in stages)
-    return tile.blocks * (rows + tile.walk_count * walks + folds * reductions * _ROTATION_CYCLES * beats)
+    ends = sum(stage.walks for stage in stages) * _WALK_CYCLES
+    return tile.blocks * (rows + tile.walk_count * walks + ends + folds * reductions * _ROTATION_CYCLES)
+
+
+def _fold_beats(program: LoopProgram, number: int) -> float:
+    """Instructions of folding one vector, beyond the one that every operation has."""
+    reduction = program.operations[number].reduction
+    if reduction is None:
+        return 0
+    return 4 if REDUCTIONS[reduction].with_position else 1.5 if reduction in ("max", "min") else 0
 
 
 def _dram_bytes(program: LoopProgram, access: Access, tile: Tile, burst_bytes: int) -> int:

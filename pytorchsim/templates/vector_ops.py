@@ -16,7 +16,7 @@ from pytorchsim.templates import integer_ops
 from pytorchsim.templates.conversions import bitcast, to_dtype
 from pytorchsim.templates.vector_values import NARROW_FLOATS, Emitter, Operands, from_bits, round_to, splat, to_bits
 
-__all__ = ["EMITTERS", "INTERNAL", "SFU_OPERATIONS"]
+__all__ = ["EMITTERS", "INTERNAL"]
 
 
 def _unary(build: Callable[[ir.Value], ir.Value]) -> Emitter:
@@ -165,6 +165,3 @@ type that the recorder gave them: the result's, but for comparisons, selections 
 
 INTERNAL = frozenset(_INTERNAL)
 """The names that are not Inductor's."""
-
-SFU_OPERATIONS = frozenset({"exp", "log", "sin", "cos", "tanh", "erf", "atan"})
-"""What the special function unit computes, in float32 only."""

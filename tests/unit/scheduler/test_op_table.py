@@ -3,9 +3,10 @@
 from torch._inductor.ops_handler import OP_NAMES
 
 from pytorchsim.templates.decompositions import DECOMPOSED, FLOAT32_ONLY, OPERANDS_AS_GIVEN
+from pytorchsim.templates.operation_costs import SFU_OPERATIONS
 from pytorchsim.templates.recorder import LoopRecorder
 from pytorchsim.templates.unsupported_ops import UNSUPPORTED
-from pytorchsim.templates.vector_ops import EMITTERS, INTERNAL, SFU_OPERATIONS
+from pytorchsim.templates.vector_ops import EMITTERS, INTERNAL
 
 COMPUTED = (set(EMITTERS) - INTERNAL) | set(DECOMPOSED)
 TAKEN_BY_THE_RECORDER = {

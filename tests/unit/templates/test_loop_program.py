@@ -54,13 +54,3 @@ def test_merging_walks_the_same_elements(case: tuple[tuple[int, ...], list[tuple
     after = [_walk(merged.sizes, access.index) for access in merged.accesses()]
     if len(set(program.accesses())) == len(list(program.accesses())):
         assert before == after
-
-
-def test_max_live_counts_overlapping_values() -> None:
-    loads = tuple(Operation("load", (), F32, access=Access(f"b{n}", F32, AffineIndex((1,)))) for n in range(3))
-    program = LoopProgram(
-        (8,),
-        (*loads, Operation("add", (0, 1), F32), Operation("add", (3, 2), F32)),
-        (Store(Access("out", F32, AffineIndex((1,))), 4),),
-    )
-    assert program.max_live() == 4  # three loads and the first sum, whose operands end with it

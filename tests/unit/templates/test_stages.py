@@ -71,3 +71,40 @@ def test_a_row_value_stored_to_every_point_needs_a_walk() -> None:
     _, second = plan_stages(program)
     assert second.walks
     assert second.walk_operations == ()
+
+
+def test_what_takes_long_is_kept_from_walk_to_walk() -> None:
+    program = LoopProgram(
+        (4, 10),
+        (
+            Operation("load", (), F32, access=FULL),
+            Operation("reduce", (0,), F32, reduction="max"),
+            Operation("sub", (0, 1), F32),
+            Operation("exp", (2,), F32),
+            Operation("reduce", (3,), F32, reduction="sum"),
+            Operation("truediv", (3, 4), F32),
+        ),
+        (Store(OUT, 5),),
+        reduced=1,
+    )
+    _, total, quotient = plan_stages(program, keep=True)
+    assert total.kept == (3,)
+    assert (quotient.walk_operations, quotient.recalled) == ((3, 5), (3,))
+    again = plan_stages(program)
+    assert not any(stage.kept or stage.recalled for stage in again)
+
+
+def test_a_difference_is_computed_again() -> None:
+    program = LoopProgram(
+        (4, 10),
+        (
+            Operation("load", (), F32, access=FULL),
+            Operation("reduce", (0,), F32, reduction="sum"),
+            Operation("sub", (0, 1), F32),
+            Operation("reduce", (2,), F32, reduction="max"),
+            Operation("mul", (2, 3), F32),
+        ),
+        (Store(OUT, 4),),
+        reduced=1,
+    )
+    assert plan_stages(program, keep=True) == plan_stages(program)

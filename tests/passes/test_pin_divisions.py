@@ -1,0 +1,34 @@
+"""pin-divisions: divisions of two vectors become calls that LLVM does not move; those by constants stay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("kind", "group"), [("vector<32xf32>", "vector<[8]xf32>"), ("vector<2xf64>", "vector<[1]xf64>")]
+)
+def test_two_vectors(run_pass: Callable[..., str], check: Callable[..., None], kind: str, group: str) -> None:
+    text = f"""
+func.func @k__body(%x: {kind}, %y: {kind}) -> {kind} {{
+  %z = arith.divf %x, %y : {kind}
+  return %z : {kind}
+}}"""
+    output = run_pass("pin-divisions", text)
+    check(
+        output, "llvm.intr.vector.insert", 'llvm.call_intrinsic "llvm.riscv.vfdiv"', group, "llvm.intr.vector.extract"
+    )
+    assert "divf" not in output
+
+
+@pytest.mark.parametrize("operands", ["%x, %c", "%c, %x"])
+def test_constants_stay(run_pass: Callable[..., str], operands: str) -> None:
+    text = f"""
+func.func @k__body(%x: vector<8xf32>) -> vector<8xf32> {{
+  %c = arith.constant dense<3.0> : vector<8xf32>
+  %z = arith.divf {operands} : vector<8xf32>
+  return %z : vector<8xf32>
+}}"""
+    assert "arith.divf" in run_pass("pin-divisions", text)
