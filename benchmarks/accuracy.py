@@ -136,12 +136,13 @@ def _summary(rows: Iterable[Row]) -> Iterator[str]:
 
 
 def _ratios(rows: Iterable[Row]) -> Iterator[str]:
-    """Neighbouring sizes of one workload: ours to ours against silicon to silicon."""
-    families: dict[str, list[Row]] = {}
+    """Neighbouring sizes of one workload: ours to ours against silicon to silicon. A convolution of few channels is
+    bound by something else than one of many, so those are not sizes of one workload."""
+    families: dict[tuple[str, bool], list[Row]] = {}
     for row in rows:
         if row.error is not None:
-            families.setdefault(row.name.split("_")[0], []).append(row)
-    for family, members in families.items():
+            families.setdefault((row.name.split("_")[0], row.array_bound), []).append(row)
+    for (family, _), members in families.items():
         members.sort(key=lambda row: row.silicon or 0)
         for small, large in itertools.pairwise(members):
             assert small.error is not None
