@@ -191,30 +191,106 @@ void bind_lane_core(nb::module_& module) {
       .def("drain", &npu::LaneCore::drain);
 }
 
-void bind_simulator(nb::module_& module) {
-  using npu::timing::TimingParams, npu::timing::TimingResult;
+void bind_machine(nb::module_& module) {
+  using npu::timing::TimingParams, npu::timing::DramGeometry, npu::timing::DramTiming;
+  nb::class_<DramGeometry>(module, "DramGeometry", "Banks and address mapping; names as in NpuConfig.")
+      .def_rw("channels", &DramGeometry::channels)
+      .def_rw("pseudo_channels", &DramGeometry::pseudo_channels)
+      .def_rw("bank_groups", &DramGeometry::bank_groups)
+      .def_rw("banks_per_group", &DramGeometry::banks_per_group)
+      .def_rw("row_bytes", &DramGeometry::row_bytes)
+      .def_rw("burst_bytes", &DramGeometry::burst_bytes)
+      .def_rw("mapping", &DramGeometry::mapping)
+      .def_rw("channel_hash", &DramGeometry::channel_hash)
+      .def_rw("bank_hash", &DramGeometry::bank_hash);
+  nb::class_<DramTiming>(module, "DramTiming", "Clocks; names as in NpuConfig.")
+      .def_rw("t_burst_clocks", &DramTiming::t_burst_clocks)
+      .def_rw("t_cl_clocks", &DramTiming::t_cl_clocks)
+      .def_rw("t_cwl_clocks", &DramTiming::t_cwl_clocks)
+      .def_rw("t_rcd_read_clocks", &DramTiming::t_rcd_read_clocks)
+      .def_rw("t_rcd_write_clocks", &DramTiming::t_rcd_write_clocks)
+      .def_rw("t_rp_clocks", &DramTiming::t_rp_clocks)
+      .def_rw("t_ras_clocks", &DramTiming::t_ras_clocks)
+      .def_rw("t_wr_clocks", &DramTiming::t_wr_clocks)
+      .def_rw("t_rtp_clocks", &DramTiming::t_rtp_clocks)
+      .def_rw("t_ccd_s_clocks", &DramTiming::t_ccd_s_clocks)
+      .def_rw("t_ccd_l_clocks", &DramTiming::t_ccd_l_clocks)
+      .def_rw("t_rrd_s_clocks", &DramTiming::t_rrd_s_clocks)
+      .def_rw("t_rrd_l_clocks", &DramTiming::t_rrd_l_clocks)
+      .def_rw("t_faw_clocks", &DramTiming::t_faw_clocks)
+      .def_rw("t_wtr_s_clocks", &DramTiming::t_wtr_s_clocks)
+      .def_rw("t_wtr_l_clocks", &DramTiming::t_wtr_l_clocks)
+      .def_rw("t_rtw_clocks", &DramTiming::t_rtw_clocks)
+      .def_rw("t_rfc_clocks", &DramTiming::t_rfc_clocks)
+      .def_rw("t_refi_clocks", &DramTiming::t_refi_clocks)
+      .def_rw("refresh_per_bank", &DramTiming::refresh_per_bank)
+      .def_rw("refresh", &DramTiming::refresh);
+  module.def(
+      "locate_burst",
+      [](const DramGeometry& geometry, uint64_t burst) {
+        const auto at = npu::timing::AddressMap(geometry).locate(burst);
+        return std::tuple(at.unit, at.bank, at.row);
+      },
+      "geometry"_a, "burst"_a, "Data bus, bank and row of a burst, by its number.");
+  const auto dma = [](TimingParams& p) -> npu::timing::DmaParams& { return p.system.dma; };
+  const auto ideal = [](TimingParams& p) -> npu::timing::IdealMemoryParams& { return p.system.ideal; };
   nb::class_<TimingParams>(module, "TimingParams", "Figures of DMA, network and DRAM; names as in NpuConfig.")
       .def(nb::init<>())
       .def_rw("launch_cycles", &TimingParams::launch_cycles)
-      .def_rw("network_latency_cycles", &TimingParams::network_latency_cycles)
       .def_prop_rw(
-          "dma_issue_cycles", [](TimingParams& p) { return p.dma.issue_cycles; },
-          [](TimingParams& p, uint64_t v) { p.dma.issue_cycles = v; })
+          "exact", [](TimingParams& p) { return p.system.exact; },
+          [](TimingParams& p, bool v) { p.system.exact = v; })
       .def_prop_rw(
-          "dma_scratchpad_bytes_per_cycle", [](TimingParams& p) { return p.dma.scratchpad_bytes_per_cycle; },
-          [](TimingParams& p, uint64_t v) { p.dma.scratchpad_bytes_per_cycle = v; })
+          "network_latency_cycles", [](TimingParams& p) { return p.system.network.latency_cycles; },
+          [](TimingParams& p, uint64_t v) { p.system.network.latency_cycles = v; })
       .def_prop_rw(
-          "dma_max_outstanding", [](TimingParams& p) { return p.dma.max_outstanding; },
-          [](TimingParams& p, uint64_t v) { p.dma.max_outstanding = v; })
+          "dma_issue_cycles", [dma](TimingParams& p) { return dma(p).issue_cycles; },
+          [dma](TimingParams& p, uint64_t v) { dma(p).issue_cycles = v; })
       .def_prop_rw(
-          "dram_bytes_per_cycle", [](TimingParams& p) { return p.memory.bytes_per_cycle; },
-          [](TimingParams& p, double v) { p.memory.bytes_per_cycle = v; })
+          "dma_scratchpad_bytes_per_cycle",
+          [dma](TimingParams& p) { return dma(p).scratchpad_bytes_per_cycle; },
+          [dma](TimingParams& p, uint64_t v) { dma(p).scratchpad_bytes_per_cycle = v; })
       .def_prop_rw(
-          "dram_latency_cycles", [](TimingParams& p) { return p.memory.latency_cycles; },
-          [](TimingParams& p, uint64_t v) { p.memory.latency_cycles = v; })
+          "dma_max_outstanding", [dma](TimingParams& p) { return dma(p).max_outstanding; },
+          [dma](TimingParams& p, uint64_t v) { dma(p).max_outstanding = v; })
       .def_prop_rw(
-          "dram_burst_bytes", [](TimingParams& p) { return p.memory.burst_bytes; },
-          [](TimingParams& p, uint32_t v) { p.memory.burst_bytes = v; });
+          "dram_banked", [](TimingParams& p) { return p.system.banked; },
+          [](TimingParams& p, bool v) { p.system.banked = v; })
+      .def_prop_rw(
+          "dram_bytes_per_cycle", [ideal](TimingParams& p) { return ideal(p).bytes_per_cycle; },
+          [ideal](TimingParams& p, double v) { ideal(p).bytes_per_cycle = v; })
+      .def_prop_rw(
+          "dram_latency_cycles", [ideal](TimingParams& p) { return ideal(p).latency_cycles; },
+          [ideal](TimingParams& p, uint64_t v) { ideal(p).latency_cycles = v; })
+      .def_prop_rw(
+          "dram_burst_bytes", [ideal](TimingParams& p) { return ideal(p).burst_bytes; },
+          [ideal](TimingParams& p, uint32_t v) { ideal(p).burst_bytes = v; })
+      .def_prop_rw(
+          "dram_clock_cycles",
+          [](TimingParams& p) {
+            return static_cast<double>(p.system.banks.clock_ticks) / npu::timing::kTicksPerCycle;
+          },
+          [](TimingParams& p, double v) {
+            p.system.banks.clock_ticks =
+                static_cast<npu::timing::Tick>(v * npu::timing::kTicksPerCycle + 0.5);
+          })
+      .def_prop_rw(
+          "dram_queue_entries", [](TimingParams& p) { return p.system.banks.queue_entries; },
+          [](TimingParams& p, uint32_t v) { p.system.banks.queue_entries = v; })
+      .def_prop_rw(
+          "dram_controller_cycles", [](TimingParams& p) { return p.system.controller_cycles; },
+          [](TimingParams& p, uint64_t v) { p.system.controller_cycles = v; })
+      .def_prop_ro(
+          "dram_geometry", [](TimingParams& p) -> DramGeometry& { return p.system.geometry; },
+          nb::rv_policy::reference_internal)
+      .def_prop_ro(
+          "dram_timing", [](TimingParams& p) -> DramTiming& { return p.system.banks.timing; },
+          nb::rv_policy::reference_internal);
+}
+
+void bind_simulator(nb::module_& module) {
+  using npu::timing::TimingParams, npu::timing::TimingResult;
+  bind_machine(module);
 
   nb::class_<npu::timing::CoreStats>(module, "CoreStats")
       .def_ro("tile_cycles", &npu::timing::CoreStats::tile_cycles)
@@ -232,6 +308,7 @@ void bind_simulator(nb::module_& module) {
       .def_ro("cycles", &TimingResult::cycles)
       .def_ro("cores", &TimingResult::cores)
       .def_ro("dma", &TimingResult::dma)
+      .def_ro("components", &TimingResult::components)
       .def_prop_ro("dram_busy_cycles", [](const TimingResult& r) { return r.memory.busy_cycles; });
 
   module.def(

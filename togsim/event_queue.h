@@ -14,19 +14,36 @@ namespace npu::timing {
 using Tick = uint64_t;
 inline constexpr int kTickBits = 20;
 inline constexpr Tick kTicksPerCycle = Tick{1} << kTickBits;
+inline constexpr Tick kNever = ~Tick{0};
 
 inline Tick to_ticks(uint64_t cycles) { return cycles << kTickBits; }
 // The first cycle edge at or after `tick`.
 inline uint64_t to_cycles(Tick tick) { return (tick + kTicksPerCycle - 1) >> kTickBits; }
 
+// Something that acts when its time has come. `what` is its own note to itself.
+class Actor {
+ public:
+  virtual ~Actor() = default;
+  virtual void act(uint64_t what) = 0;
+};
+
 class EventQueue {
  public:
   Tick now() const { return now_; }
 
+  // For events of single bursts: nothing is allocated. `actor` must live until then.
+  void at(Tick tick, Actor& actor, uint64_t what) { push({tick, sequence_++, &actor, what}); }
+
   void at(Tick tick, std::function<void()> action) {
-    if (tick < now_) throw std::logic_error("event scheduled in the past");
-    events_.push_back({tick, sequence_++, std::move(action)});
-    std::push_heap(events_.begin(), events_.end(), later);
+    uint64_t slot = actions_.size();
+    if (free_slots_.empty()) {
+      actions_.push_back(std::move(action));
+    } else {
+      slot = free_slots_.back();
+      free_slots_.pop_back();
+      actions_[slot] = std::move(action);
+    }
+    push({tick, sequence_++, nullptr, slot});
   }
 
   // Runs until nothing is left to do, or until `stop`, asked every few thousand events, says so: then false.
@@ -34,10 +51,17 @@ class EventQueue {
     for (uint64_t count = 1; !events_.empty(); ++count) {
       if (count % kEventsBetweenStops == 0 && stop()) return false;
       std::pop_heap(events_.begin(), events_.end(), later);
-      const Event event = std::move(events_.back());  // the action may schedule more
+      const Event event = events_.back();
       events_.pop_back();
       now_ = event.tick;
-      event.action();
+      if (event.actor) {
+        event.actor->act(event.what);
+        continue;
+      }
+      const std::function<void()> action = std::move(actions_[event.what]);  // it may schedule more
+      actions_[event.what] = nullptr;
+      free_slots_.push_back(event.what);
+      action();
     }
     return true;
   }
@@ -48,12 +72,21 @@ class EventQueue {
   struct Event {
     Tick tick;
     uint64_t sequence;
-    std::function<void()> action;
+    Actor* actor;   // or, when there is none,
+    uint64_t what;  // the slot of its action
   };
   static bool later(const Event& a, const Event& b) {
-    return std::pair(a.tick, a.sequence) > std::pair(b.tick, b.sequence);
+    return a.tick != b.tick ? a.tick > b.tick : a.sequence > b.sequence;
   }
+  void push(const Event& event) {
+    if (event.tick < now_) throw std::logic_error("event scheduled in the past");
+    events_.push_back(event);
+    std::push_heap(events_.begin(), events_.end(), later);
+  }
+
   std::vector<Event> events_;  // a heap, the next event on top
+  std::vector<std::function<void()>> actions_;
+  std::vector<uint64_t> free_slots_;
   Tick now_ = 0;
   uint64_t sequence_ = 0;
 };

@@ -7,17 +7,14 @@
 #include <vector>
 
 #include "core.h"
-#include "dma.h"
-#include "memory.h"
+#include "memory_system.h"
 #include "trace.h"
 
 namespace npu::timing {
 
 struct TimingParams {
   uint64_t launch_cycles = 0;  // from one kernel's end to the next one's start
-  DmaParams dma;
-  uint64_t network_latency_cycles = 10;
-  IdealMemoryParams memory;
+  MemorySystemParams system;
 };
 
 struct TimingResult {
@@ -25,6 +22,7 @@ struct TimingResult {
   std::vector<CoreStats> cores;
   std::vector<DmaStats> dma;
   MemoryStats memory;
+  std::vector<ComponentStats> components;
 };
 
 // `stop` ended the simulation.

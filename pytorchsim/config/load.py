@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.errors import ConfigError
 
-__all__ = ["DEFAULT_PRESET", "ConfigSource", "key_paths", "load_config", "preset_names"]
+__all__ = ["DEFAULT_PRESET", "ConfigSource", "dram_names", "key_paths", "load_config", "preset_names"]
 
 DEFAULT_PRESET = "tpuv3"
 
@@ -31,13 +31,19 @@ def preset_names() -> tuple[str, ...]:
     return tuple(sorted(entry.name[: -len(".yaml")] for entry in folder.iterdir() if entry.name.endswith(".yaml")))
 
 
+def dram_names() -> tuple[str, ...]:
+    """The memories that a `dram` section may name as its `base`, sorted."""
+    folder = resources.files("pytorchsim.config") / "presets" / "dram"
+    return tuple(sorted(entry.name[: -len(".yaml")] for entry in folder.iterdir() if entry.name.endswith(".yaml")))
+
+
 def load_config(source: ConfigSource = DEFAULT_PRESET) -> NpuConfig:
     """Load a machine.
 
     Args:
         source: a preset's name; the path of a YAML file; a mapping with the keys of `NpuConfig`, which may be partial;
             or an `NpuConfig`, which is checked again. A mapping or file may name its `base`: a preset or another file
-            (relative to the file that names it). Default `tpuv3`.
+            (relative to the file that names it). Default `tpuv3`. Its `dram` may name a `base` of `dram_names()`.
 
     Raises:
         ConfigError: an unknown name or key (with the nearest known one), a value of another type or out of range
@@ -106,6 +112,8 @@ def _resolve(
 ) -> dict[str, Any]:
     """`given` over its base. The default preset is the root and has none: it must name every key by itself."""
     own = {key: value for key, value in given.items() if key != "base"}
+    if isinstance(own.get("dram"), Mapping):
+        own["dram"] = _resolve_dram(own["dram"], origin)
     base = given.get("base")
     if base is None:
         if origin == f"preset {DEFAULT_PRESET!r}":
@@ -117,6 +125,21 @@ def _resolve(
     if own:
         own.setdefault("name", default_name or f"{values['name']}-custom")
     return _merge(values, own)
+
+
+def _resolve_dram(given: Mapping[str, Any], origin: str) -> Mapping[str, Any]:
+    """The section `dram` over the standard that its own `base` names."""
+    if "base" not in given:
+        return given
+    base = given["base"]
+    known = dram_names()
+    if not isinstance(base, str) or base not in known:
+        nearest = difflib.get_close_matches(str(base), known, n=1, cutoff=0.4)
+        hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+        raise ConfigError(f"{origin}: dram.base: unknown memory {base!r}; known: {', '.join(known)}.{hint}")
+    text = (resources.files("pytorchsim.config") / "presets" / "dram" / f"{base}.yaml").read_text(encoding="utf-8")
+    own = {key: value for key, value in given.items() if key != "base"}
+    return _merge(_parse_yaml(text, f"memory {base!r}"), own)
 
 
 def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

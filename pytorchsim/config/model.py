@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from pytorchsim.config.dram import DramConfig
+from pytorchsim.config.frozen import Frozen, PowerOfTwo
 
 __all__ = [
     "ArrayConfig",
@@ -32,20 +35,7 @@ _SCRATCHPAD_WINDOW_BYTES = 1 << 28
 """A slice must end below the next region of the memory map."""
 
 
-def _power_of_two(value: int) -> int:
-    if value & (value - 1):
-        raise ValueError("must be a power of two")
-    return value
-
-
-PowerOfTwo = Annotated[int, AfterValidator(_power_of_two)]
-
-
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-
-class CoreConfig(_Frozen):
+class CoreConfig(Frozen):
     """One core: a scalar processor that drives the lanes in lock-step."""
 
     frequency_mhz: int = Field(940, gt=0, description="Clock in MHz.")
@@ -89,7 +79,7 @@ class CoreConfig(_Frozen):
         return self
 
 
-class LatencyConfig(_Frozen):
+class LatencyConfig(Frozen):
     """Pipeline of the lane core, in cycles from issue to the first use of a result, unless said otherwise.
 
     TPUs publish no pipeline depths. Scalar figures are those of short in-order RISC-V cores (Rocket: documentation of
@@ -143,7 +133,7 @@ class LatencyConfig(_Frozen):
     )
 
 
-class MinorConfig(_Frozen):
+class MinorConfig(Frozen):
     """gem5's MinorCPU, read where `core.pipeline` is `minor`. Defaults: gem5 24.0.0.1, `BaseMinorCPU.py` (the key in
     brackets is its name there); `cache_cycles` is the reference run's L1 that always hits.
     """
@@ -192,14 +182,14 @@ class MinorConfig(_Frozen):
     )
 
 
-class ArrayConfig(_Frozen):
+class ArrayConfig(Frozen):
     """Systolic arrays of a core, each `lanes x lanes`, weight stationary."""
 
     count: int = Field(2, ge=1, le=5, description="Arrays per core.")
     queue_entries: int = Field(256, ge=1, description="Entries of the input and output queues, in rows.")
 
 
-class DmaConfig(_Frozen):
+class DmaConfig(Frozen):
     """One DMA engine per core."""
 
     issue_cycles: int = Field(4, ge=0, description="Cycles to decode a descriptor before the first request.")
@@ -207,23 +197,14 @@ class DmaConfig(_Frozen):
     max_outstanding: int = Field(2048, ge=1, description="Bursts in flight per engine.")
 
 
-class NetworkConfig(_Frozen):
+class NetworkConfig(Frozen):
     """Between the cores' DMA engines and the DRAM."""
 
     kind: Literal["ideal"] = Field("ideal", description="Model of the network.")
     latency_cycles: int = Field(10, ge=0, description="One way, in core cycles. Figure of the tpuv3 reference machine.")
 
 
-class DramConfig(_Frozen):
-    """Memory shared by all cores."""
-
-    kind: Literal["ideal"] = Field("ideal", description="Model of the memory.")
-    bandwidth_gb_per_s: float = Field(481.28, gt=0, description="Peak, 1e9 bytes per second.")
-    latency_cycles: int = Field(100, ge=0, description="Request to first byte, in core cycles.")
-    burst_bytes: PowerOfTwo = Field(32, gt=0, description="Smallest access, in bytes.")
-
-
-class NpuConfig(_Frozen):
+class NpuConfig(Frozen):
     """The whole machine."""
 
     name: str = Field("tpuv3", min_length=1, description="Name in reports; part of the digest.")
@@ -241,6 +222,11 @@ class NpuConfig(_Frozen):
         " gem5's beside them in the report.",
     )
     gem5: str = Field("", description="Path of the gem5 binary; empty: what `PYTORCHSIM_GEM5` names.")
+    fidelity: Literal["exact", "fast"] = Field(
+        "exact",
+        description="Of memory with banks: every burst, or whole pieces of transfers over the state of banks and buses"
+        " (docs/timing_model.md has the error). With ideal memory and network both are the same.",
+    )
     instruction_budget: int = Field(
         10_000_000_000, gt=0, description="Instructions of one launch after which it is stopped as endless."
     )

@@ -7,8 +7,8 @@ the formulas.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pytorchsim.errors import TimingError
@@ -52,6 +52,8 @@ class LaunchTiming:
     burst_bytes_read: int
     burst_bytes_written: int
     dram_busy_cycles: int
+    statistics: Mapping[str, Mapping[str, int]] = field(default_factory=dict, repr=False)
+    """Counters by component, such as `dma 0` and `dram channel 3`: docs/timing_model.md."""
 
 
 def lane_core_params(config: NpuConfig) -> _native.LaneCoreParams:
@@ -89,9 +91,21 @@ def _machine_params(config: NpuConfig) -> _native.TimingParams:
     params.dma_issue_cycles = config.dma.issue_cycles
     params.dma_scratchpad_bytes_per_cycle = config.dma.scratchpad_bytes_per_cycle
     params.dma_max_outstanding = config.dma.max_outstanding
+    params.exact = config.fidelity == "exact"
+    dram = config.dram
     params.dram_bytes_per_cycle = config.dram_bytes_per_cycle
-    params.dram_latency_cycles = config.dram.latency_cycles
-    params.dram_burst_bytes = config.dram.burst_bytes
+    params.dram_latency_cycles = dram.latency_cycles
+    params.dram_burst_bytes = dram.burst_bytes
+    params.dram_banked = dram.kind == "banked"
+    params.dram_clock_cycles = config.core.frequency_mhz / dram.clock_mhz
+    params.dram_controller_cycles = dram.controller_cycles
+    params.dram_queue_entries = dram.queue_entries
+    for target in (params.dram_geometry, params.dram_timing):
+        for name in dir(target):  # fields that only the native classes have are methods
+            if name in type(dram).model_fields and name != "refresh":
+                setattr(target, name, getattr(dram, name))
+    params.dram_timing.refresh = dram.refresh != "none"
+    params.dram_timing.refresh_per_bank = dram.refresh == "per_bank"
     return params
 
 
@@ -130,4 +144,5 @@ def simulate(traces: Sequence[_native.Trace], config: NpuConfig) -> LaunchTiming
         burst_bytes_read=sum(dma.bursts_read for dma in result.dma) * config.dram.burst_bytes,
         burst_bytes_written=sum(dma.bursts_written for dma in result.dma) * config.dram.burst_bytes,
         dram_busy_cycles=result.dram_busy_cycles,
+        statistics={component: dict(counters) for component, counters in result.components},
     )

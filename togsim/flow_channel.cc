@@ -1,0 +1,119 @@
+#include "flow_channel.h"
+
+#include <utility>
+
+namespace npu::timing {
+
+FlowChannel::FlowChannel(std::string name, const BankedParams& params)
+    : stats_(std::move(name)),
+      banks_per_group_(params.banks_per_group),
+      per_bank_(params.timing.refresh_per_bank),
+      banks_(params.bank_groups * params.banks_per_group),
+      groups_(params.bank_groups, FlowSlots(params.timing.t_ccd_l_clocks * params.clock_ticks)),
+      queues_{FlowQueue(params.queue_entries), FlowQueue(params.queue_entries)},
+      bus_(params.timing.t_ccd_s_clocks * params.clock_ticks),
+      activate_slots_(std::max<Tick>(params.timing.t_rrd_s_clocks * params.clock_ticks,
+                                     params.timing.t_faw_clocks * params.clock_ticks / 4)) {
+  check_timing(params);
+  const DramTiming& t = params.timing;
+  const Tick clock = params.clock_ticks;
+  burst_ = t.t_ccd_s_clocks * clock;
+  cl_ = (t.t_cl_clocks + t.t_burst_clocks) * clock;
+  cwl_ = (t.t_cwl_clocks + t.t_burst_clocks) * clock;
+  rcd_[0] = t.t_rcd_read_clocks * clock;
+  rcd_[1] = t.t_rcd_write_clocks * clock;
+  rp_ = t.t_rp_clocks * clock;
+  ras_ = t.t_ras_clocks * clock;
+  wr_ = t.t_wr_clocks * clock;
+  rtp_ = t.t_rtp_clocks * clock;
+  rfc_ = t.t_rfc_clocks * clock;
+  const auto less = [](uint32_t a, uint32_t b) { return a > b ? a - b : 0; };
+  turn_[0] = less(t.t_cwl_clocks + t.t_burst_clocks + t.t_wtr_s_clocks, t.t_ccd_s_clocks) * clock;
+  turn_[1] = less(t.t_rtw_clocks, t.t_ccd_s_clocks) * clock;
+  batch_ = std::max<uint64_t>(1, params.queue_entries / 2);
+  if (!t.refresh) return;
+  const uint64_t turns = per_bank_ ? banks_.size() : 1;
+  const Tick step = std::max<uint64_t>(1, t.t_refi_clocks / turns) * clock;
+  interval_ = step * turns;
+  const Tick first = step - step * params.unit / params.units;  // channels take turns
+  if (!per_bank_) {
+    next_refresh_ = first;
+    return;
+  }
+  for (size_t bank = 0; bank < banks_.size(); ++bank) banks_[bank].refresh = first + step * bank;
+}
+
+Tick FlowChannel::serve(uint32_t number, uint64_t row, bool store, Tick arrival) {
+  FlowQueue& queue = queues_[store];
+  Bank& bank = banks_[number];
+  const uint32_t group = number / banks_per_group_;
+  const Tick from = std::max(arrival, queue.free());
+  if (from >= next_refresh_) refresh_all(from);
+  if (from >= bank.refresh) refresh_bank(bank, from);
+  if (bank.row != row) open(bank, row, from);
+
+  const Tick ready = groups_[group].take(std::max(from, bank.column + rcd_[store]));
+  if (store != last_store_) {
+    // A controller turns the bus around for a batch, not for every burst.
+    turn_debt_ += turn_[store] * std::min(since_turn_, batch_) / batch_;
+    for (; turn_debt_ >= burst_; turn_debt_ -= burst_) bus_.take(ready);
+    since_turn_ = 0;
+    last_store_ = store;
+  }
+  ++since_turn_;
+  const Tick column = bus_.take(ready);
+  queue.take(column);
+  if (store) {
+    ++written_bursts_;
+    bank.precharge = std::max(bank.precharge, column + cwl_ + wr_);
+    written_ = std::max(written_, column + cwl_);
+    return from;  // it is in the queue
+  }
+  ++read_bursts_;
+  bank.precharge = std::max(bank.precharge, column + rtp_);
+  return column + cl_;
+}
+
+void FlowChannel::open(Bank& bank, uint64_t row, Tick from) {
+  Tick ready = std::max(from, bank.activate);
+  if (bank.row != kNoRow) {
+    ready = std::max(from, bank.precharge) + rp_;
+    ++row_conflicts_;
+  }
+  const Tick activate = activate_slots_.take(ready);
+  ++activates_;
+  bank.row = row;
+  bank.column = activate;
+  bank.precharge = activate + ras_;
+  bank.activate = activate + ras_ + rp_;
+}
+
+void FlowChannel::refresh_bank(Bank& bank, Tick now) {
+  const Tick due = bank.refresh + (now - bank.refresh) / interval_ * interval_;
+  const Tick begin = bank.row == kNoRow ? std::max(due, bank.activate) : std::max(due, bank.precharge) + rp_;
+  bank.row = kNoRow;
+  bank.activate = begin + rfc_;
+  bank.refresh = due + interval_;
+}
+
+void FlowChannel::refresh_all(Tick now) {
+  const Tick due = next_refresh_ + (now - next_refresh_) / interval_ * interval_;
+  Tick begin = due;
+  for (Bank& bank : banks_)
+    begin = std::max(begin, bank.row == kNoRow ? bank.activate : std::max(due, bank.precharge) + rp_);
+  for (Bank& bank : banks_) {
+    bank.row = kNoRow;
+    bank.activate = std::max(bank.activate, begin + rfc_);
+  }
+  next_refresh_ = due + interval_;
+}
+
+ComponentStats FlowChannel::stats(Tick end) {
+  const uint64_t bursts = read_bursts_.value() + written_bursts_.value();
+  busy_cycles_.set(std::min(to_cycles(bursts * burst_), to_cycles(end)));
+  idle_cycles_.set(to_cycles(end) - busy_cycles_.value());
+  if (interval_) refreshes_.set(end / (interval_ / (per_bank_ ? banks_.size() : 1)));
+  return {stats_.component(), stats_.values()};
+}
+
+}  // namespace npu::timing

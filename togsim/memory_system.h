@@ -1,0 +1,66 @@
+// Everything between the cores and the DRAM's cells: DMA engines, network, memory. One implementation per
+// fidelity.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "address_map.h"
+#include "channel.h"
+#include "dma.h"
+#include "memory.h"
+#include "statistics.h"
+
+namespace npu::timing {
+
+enum class NetworkKind : uint8_t { Ideal, Crossbar, Mesh };
+
+struct NetworkParams {
+  NetworkKind kind = NetworkKind::Ideal;
+  uint64_t latency_cycles = 10;  // one way; of a mesh: injection and ejection together
+};
+
+struct MemorySystemParams {
+  DmaParams dma;
+  NetworkParams network;
+  bool exact = true;  // every burst; else whole pieces of transfers
+  bool banked = false;
+  IdealMemoryParams ideal;  // figures of the memory without banks
+  DramGeometry geometry;    // of the one with banks, and so on
+  BankedParams banks;
+  uint64_t controller_cycles = 72;
+
+  // Nothing in it depends on single bursts.
+  bool streams_only() const { return !banked && network.kind == NetworkKind::Ideal; }
+};
+
+class MemorySystem {
+ public:
+  virtual ~MemorySystem() = default;
+  virtual Dma& engine(uint32_t core) = 0;
+  virtual MemoryStats memory() const = 0;
+  // When the last write was in the DRAM: after its answer, which a queue gives.
+  virtual Tick written() const { return 0; }
+  // What an engine and what the rest waits for; empty: for nothing. For the report of a deadlock.
+  virtual std::string engine_waiting_for(uint32_t core) const = 0;
+  virtual std::string waiting_for() const = 0;
+  virtual std::vector<ComponentStats> statistics(Tick end) = 0;
+};
+
+// Whole transfers as streams; only for what `streams_only` says.
+std::unique_ptr<MemorySystem> make_stream_system(EventQueue& events, uint32_t cores,
+                                                 const MemorySystemParams& params);
+// Every burst as a packet.
+std::unique_ptr<MemorySystem> make_packet_system(EventQueue& events, uint32_t cores,
+                                                 const MemorySystemParams& params);
+
+// Pieces of transfers over the clocks of banks and buses.
+std::unique_ptr<MemorySystem> make_flow_system(EventQueue& events, uint32_t cores,
+                                               const MemorySystemParams& params);
+
+// What the engines moved, and how long that took the data buses of all channels together.
+MemoryStats memory_stats(const MemorySystemParams& params, const std::vector<DmaStats>& engines);
+
+}  // namespace npu::timing
