@@ -20,8 +20,10 @@ from torch._inductor.virtualized import V
 from pytorchsim.config.session import Session, session_scope
 from pytorchsim.errors import HostOpWarning, UnsupportedError
 from pytorchsim.frontend import attention_lowerings as _attention_lowerings  # noqa: F401  importing it registers
+from pytorchsim.frontend import average_pool_lowerings as _average_pool_lowerings  # noqa: F401  importing it registers
 from pytorchsim.frontend import convolution_lowerings as _convolution_lowerings  # noqa: F401  importing it registers
 from pytorchsim.frontend import index_lowerings as _index_lowerings  # noqa: F401  importing it registers
+from pytorchsim.frontend import max_pool_lowerings as _max_pool_lowerings  # noqa: F401  importing it registers
 from pytorchsim.frontend import product_lowerings as _product_lowerings  # noqa: F401  importing it registers
 from pytorchsim.frontend import scan_lowerings as _scan_lowerings  # noqa: F401  importing it registers
 from pytorchsim.frontend.attention_graphs import write_out_attention

@@ -24,6 +24,18 @@ _PRODUCTS = (aten.mm.default, aten.addmm.default, aten.bmm.default)
 # Decomposed, a roll is a gather by `(i + c) % n`; `index_lowerings` makes two slices of it.
 _MOVES = (aten.roll.default,)
 
+# Decomposed, the index of a maximum is an offset that says nothing of padding, and gradients are gathers or scatters;
+# `max_pool_lowerings` and `average_pool_lowerings` have each of them.
+_POOLS = (
+    aten.max_pool2d_with_indices.default,
+    aten.max_pool3d_with_indices.default,
+    aten.max_pool2d_with_indices_backward.default,
+    aten.adaptive_max_pool2d.default,
+    aten.adaptive_max_pool3d.default,
+    aten._adaptive_avg_pool2d_backward.default,
+    aten.avg_pool2d_backward.default,
+)
+
 
 class DecompositionTable(dict[Any, Callable[..., Any]]):
     """A table that stands for itself in cache keys by the sources it is made from (functions have no stable pickle)."""
@@ -35,7 +47,7 @@ class DecompositionTable(dict[Any, Callable[..., Any]]):
 def decomposition_table() -> DecompositionTable:
     """A new table; it depends on Inductor's `fallback_random`, as the stock one does."""
     table = DecompositionTable(select_decomp_table())
-    for overload in (*_PRODUCTS, *_MOVES):
+    for overload in (*_PRODUCTS, *_MOVES, *_POOLS):
         table.pop(overload, None)
     table[aten.mul.Tensor] = _mul
     table[aten.addmv.default] = _addmv

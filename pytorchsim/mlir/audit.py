@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from pytorchsim.errors import AssemblyAuditError, AuditFinding
+from pytorchsim.mlir.stack_addresses import stack_registers
 
 __all__ = [
     "CONTROL_RULES",
@@ -33,8 +34,6 @@ class Rule:
     reason: str
 
 
-_NOT_STACK = r"(?!.*\(sp\))"
-
 # Shared by both kinds of function.
 _STATIC_FLOW = Rule(
     "indirect-jump",
@@ -43,12 +42,12 @@ _STATIC_FLOW = Rule(
 )
 _SCALAR_LOAD = Rule(
     "scalar-load",
-    re.compile(rf"(l[bhwd]u?|fl[hwd])\s(?!.*%(pcrel_)?lo\(){_NOT_STACK}"),
+    re.compile(r"(l[bhwd]u?|fl[hwd])\s(?!.*%(pcrel_)?lo\()"),
     "a scalar load from a tile would see one lane; constants (%lo) and the stack are fine",
 )
 _SCALAR_STORE = Rule(
     "scalar-store",
-    re.compile(rf"(s[bhwd]|fs[hwd])\s{_NOT_STACK}"),
+    re.compile(r"(s[bhwd]|fs[hwd])\s"),
     "a scalar store has no lane; only the stack may be written",
 )
 _ATOMIC = Rule("atomic", re.compile(r"(amo\w+|lr|sc)\.[wd]"), "lanes share no memory")
@@ -82,6 +81,7 @@ CONTROL_RULES: tuple[Rule, ...] = (
     _ATOMIC,
 )
 
+_BASE = re.compile(r"(?:l[bhwd]u?|fl[hwd]|s[bhwd]|fs[hwd])\s.*\((\w+)\)$")
 _CALL = re.compile(r"(?:call|tail)\s+(\S+)$")
 
 _FRAME = re.compile(r"addi\s+sp, sp, -(\d+)$")
@@ -113,12 +113,13 @@ def findings_in(
 ) -> tuple[AuditFinding, ...]:
     """Every line of `assembly` that breaks a rule; one finding per line, by the first rule that matches.
 
-    Calls of functions named in `calls` are allowed.
+    Calls of functions named in `calls` are allowed, and scalar accesses through registers that hold stack addresses.
     """
     findings = []
-    for number, text in _instructions(assembly):
-        call = _CALL.match(text)
-        if call is not None and call[1] in calls:
+    lines = _code(assembly)
+    for (number, text), stack in zip(lines, stack_registers([text for _, text in lines]), strict=True):
+        call, base = _CALL.match(text), _BASE.match(text)
+        if (call is not None and call[1] in calls) or (base is not None and base[1] in stack) or text.endswith(":"):
             continue
         rule = next((rule for rule in rules if rule.pattern.match(text)), None)
         if rule is not None:
@@ -168,9 +169,14 @@ def stack_frame_bytes(assembly: str) -> int:
 
 def _instructions(assembly: str) -> list[tuple[int, str]]:
     """(line number, text) of each instruction: no labels, directives or comments."""
+    return [(number, text) for number, text in _code(assembly) if not text.endswith(":")]
+
+
+def _code(assembly: str) -> list[tuple[int, str]]:
+    """(line number, text) of each instruction and label."""
     lines = []
     for number, line in enumerate(assembly.splitlines(), 1):
         text = line.split("#", 1)[0].strip()
-        if text and not text.startswith(".") and not text.endswith(":"):
+        if text.endswith(":") or (text and not text.startswith(".")):
             lines.append((number, text))
     return lines
