@@ -51,7 +51,7 @@ def _convolution(  # noqa: PLR0913  ATen's signature
     groups: int,
 ) -> Any:
     """The sum with the bias is realised, so that it becomes the convolution's epilogue instead of part of each of its
-    users. A transposed convolution is the gradient of another one's input."""
+    users; not behind phases, which seldom take one. A transposed convolution is the gradient of another one's input."""
     del output_padding  # it is in the size of the result
     if not _computable(x, weight):
         return None
@@ -66,7 +66,8 @@ def _convolution(  # noqa: PLR0913  ATen's signature
         return total
     per_channel = lowerings[aten.view](bias, [-1, *(1 for _ in shape[2:])])
     total = lowerings[aten.add.Tensor](total, per_channel)
-    total.realize()
+    if not transposed or set(windows[0]) == {1}:
+        total.realize()
     return total
 
 

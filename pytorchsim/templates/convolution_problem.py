@@ -160,7 +160,7 @@ def _gradient(sizes: Convolution, number: int) -> _Dimension:
     inputs, outputs, kernel = sizes.inputs[number], sizes.outputs[number], sizes.kernel[number]
     common = gcd(stride, dilation)
     phases, step = stride // common, dilation // common
-    first = (padding // common - (phases - 1) * step) // phases
+    first = -(((phases - 1) * step - padding // common) // phases)
     last = (padding + inputs - 1) // common // phases
     taps = -(-kernel // phases)
     nowhere = outputs - first + step * (taps - 1)  # moves every position of the output beyond its end

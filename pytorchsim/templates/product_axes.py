@@ -50,7 +50,8 @@ def product_problem(
     config: NpuConfig,
 ) -> GemmProblem:
     """The problem. There is one axis of columns. `offsets` in elements; `dtypes`: of operands and result."""
-    groups = {role: _joined([axis for axis in axes if axis.role == role and axis.size > 1]) for role in _ROLES}
+    kept = [number for number, guard in enumerate(guards) if not _always(guard, number, axes)]
+    groups = {role: _joined(_needed(axes, role, kept)) for role in _ROLES}
     for role, group in groups.items():
         if not group:
             group.append(ProductAxis(role, 1, {}))
@@ -76,7 +77,7 @@ def product_problem(
         conditions[part] = tuple(
             Guard(AffineIndex(tuple(axis.steps.get(number, 0) for axis in order), guard.base), guard.extent)
             for number, guard in enumerate(guards)
-            if guard.part == part and not _always(guard, [(axis.steps.get(number, 0), axis.size) for axis in order])
+            if guard.part == part and number in kept
         )
     return replace(
         problem,
@@ -112,10 +113,20 @@ def _continues(outer: ProductAxis, inner: ProductAxis) -> bool:
     )
 
 
-def _always(guard: ProductGuard, walks: Sequence[tuple[int, int]]) -> bool:
+def _needed(axes: Sequence[ProductAxis], role: Role, kept: Sequence[int]) -> list[ProductAxis]:
+    """Axes of more than one element, with steps of the guards that are `kept`."""
+    return [
+        replace(axis, steps={number: step for number, step in axis.steps.items() if number in kept})
+        for axis in axes
+        if axis.role == role and axis.size > 1
+    ]
+
+
+def _always(guard: ProductGuard, number: int, axes: Sequence[ProductAxis]) -> bool:
     """Whether the guard holds at every point."""
-    least = guard.base + sum(min(0, step * (size - 1)) for step, size in walks)
-    most = guard.base + sum(max(0, step * (size - 1)) for step, size in walks)
+    reaches = [axis.steps.get(number, 0) * (axis.size - 1) for axis in axes]
+    least = guard.base + sum(min(0, reach) for reach in reaches)
+    most = guard.base + sum(max(0, reach) for reach in reaches)
     return least >= 0 and most < guard.extent
 
 

@@ -1,0 +1,91 @@
+"""Cycles of convolutions: bounds from multiplications and bytes, and what windows fetch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional
+
+import pytorchsim
+
+STAGES = [(56, 64), (28, 128), (14, 256), (7, 512)]
+"""Extent and channels of the 3 x 3 convolutions of ResNet's four stages."""
+
+
+def convolution(image: tuple[int, ...], taps: tuple[int, ...], config: str = "tpuv3", **options: Any) -> dict[str, Any]:
+    """The report's row of the kernel. Nothing is computed in timing mode."""
+    torch._dynamo.reset()
+    x, w = torch.zeros(image), torch.zeros(taps)
+    compiled = torch.compile(
+        lambda x, w: functional.conv2d(x, w, None, **options),
+        backend="pytorchsim",
+        options={"config": config, "strict": True, "mode": "timing"},
+    )
+    compiled(x, w)
+    (kernel,) = pytorchsim.report().to_dict()["kernels"]
+    return dict(kernel)
+
+
+def floor_cycles(batch: int, extent: int, channels: int) -> float:
+    """What neither array nor DRAM of `tpuv3` can beat. Two arrays of 128 x 128 do 32,768 multiplications per cycle
+    where products (9 taps x channels) and columns fill them; the DRAM moves input, weights and output once at 512
+    bytes per cycle."""
+
+    def filled(size: int) -> float:
+        return size / (-(-size // 128) * 128)
+
+    positions, products = batch * extent**2, 9 * channels
+    arrays = positions * products * channels / (32_768 * filled(products) * filled(channels))
+    dram = 4 * (2 * positions * channels + products * channels) / 512
+    return max(arrays, dram)
+
+
+@pytest.mark.parametrize(("extent", "channels"), STAGES, ids=str)
+def test_stages_of_64_images(extent: int, channels: int) -> None:
+    # Floors are the arrays': 501,760, then 225,792 three times. Beyond them: 96 cycles per matrix of weights and 383
+    # per step (docs/matrix_products.md), rows in whole vectors. 56 x 56: 128 steps of 1568 rows in 5 matrices, half of
+    # the rows in each array: 128 x (5 x (800 + 96) + 383) = 622,464. 14 x 14: 24 steps of 1568 rows in 6 x 2 matrices:
+    # 24 x (6 x (1568 + 96) + 383) = 248,808; twice the columns, hence no split of rows.
+    cycles = convolution((64, channels, extent, extent), (channels, channels, 3, 3), padding=1)["cycles"]
+    floor = floor_cycles(64, extent, channels)
+    assert floor <= cycles <= 1.3 * floor
+
+
+@pytest.mark.parametrize(
+    ("extent", "channels", "ratio"), [(56, 64, 1.6), (28, 128, 2.4), (14, 256, 2.1), (7, 512, 1.2)], ids=str
+)
+def test_stages_of_one_image(extent: int, channels: int, ratio: float) -> None:
+    # Floors: arrays 7,840 and 3,528; DRAM 5,392 and 18,824. One image leaves little to overlap. 28 x 28: half of the
+    # channels load (968 cycles and a round trip of 124) before anything is multiplied; then two steps of 784 rows in 5
+    # matrices (4.5 are full), half of the rows (13 vectors of 32) in each array: 2 x (5 x (416 + 96) + 383) = 5,886;
+    # the result is stored at the end (784 and 124): 7,886, 2.24 times the floor. 14 x 14: 2,520 and 124, then
+    # 2 x (9 x (224 + 96) + 383) = 6,526, 392 and 124: 9,686, 1.8 times.
+    cycles = convolution((1, channels, extent, extent), (channels, channels, 3, 3), padding=1)["cycles"]
+    floor = floor_cycles(1, extent, channels)
+    assert floor <= cycles <= ratio * floor
+
+
+def test_windows_are_fetched_once() -> None:
+    # 30 x 30 positions of 16 channels and 3 x 3 x 16 x 32 weights are loaded, 28 x 28 x 32 results stored, in one step:
+    # 57,600 + 18,432 + 100,352 bytes. Every window of 9 taps reads its bytes again, none of them from DRAM.
+    kernel = convolution((1, 16, 30, 30), (32, 16, 3, 3))
+    assert kernel["tile"]["m"] >= 28 * 28
+    assert kernel["burst_bytes"] == 57_600 + 18_432 + 100_352
+
+
+def test_depthwise_stays_off_the_arrays() -> None:
+    # 7 x 7 depthwise over 96 channels, padding 3. The lanes do 49 x 56 x 56 products, 8 per cycle: 19,208 cycles. A tap
+    # of 64 positions is 4 products of 2 beats (8 cycles) and as much again for its 5 loads, addresses and the loop.
+    kernel = convolution((1, 96, 56, 56), (96, 1, 7, 7), padding=3, groups=96)
+    assert kernel["instructions"].get("array", 0) == 0
+    assert 19_208 <= kernel["cycles"] <= 2.3 * 19_208
+
+
+def test_few_channels_fill_the_array_with_their_window() -> None:
+    # The first layer of ResNet on 4 images: 3 channels x 49 taps are 147 products, 2 matrices of rows where one channel
+    # after another would take 49 x 1 matrices. Floor: 4 x 112 x 112 rows x 2 matrices / 2 arrays = 50,176.
+    kernel = convolution((4, 3, 224, 224), (64, 3, 7, 7), stride=2, padding=3)
+    assert kernel["tile"]["k"] == 256
+    assert 50_176 <= kernel["cycles"] <= 1.5 * 50_176
