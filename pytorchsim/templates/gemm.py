@@ -25,7 +25,7 @@ from pytorchsim.templates.frame import Frame, LoopView, record_epilogues, record
 from pytorchsim.templates.framed_template import FramedTemplate
 from pytorchsim.templates.gemm_control import GemmControl
 from pytorchsim.templates.gemm_problem import GemmFusion, GemmProblem, Operand, body_of
-from pytorchsim.templates.gemm_search import search_gemm
+from pytorchsim.templates.gemm_search import search_gemm, some_tile_fits
 from pytorchsim.templates.gemm_tile import RESULT
 from pytorchsim.templates.loop_program import AffineIndex, LoopProgram, Operation, Store
 from pytorchsim.templates.recorded_types import machine_dtype
@@ -95,9 +95,10 @@ class ProductTemplate(FramedTemplate):
 
     def refusal(self, template: TemplateBuffer, recorded: Recorded) -> str:
         """Why no tile fits."""
-        found = search_gemm(self.problem(template), recorded.programs, self._config, self._tiles)
-        if found.chosen is not None:
+        question = self.problem(template), recorded.programs, self._config, self._tiles
+        if some_tile_fits(*question):
             return ""
+        found = search_gemm(*question)
         if found.inexpressible:
             return f"no tile can be moved: {found.inexpressible}"
         nearest = found.nearest

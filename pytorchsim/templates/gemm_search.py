@@ -18,10 +18,12 @@ from pytorchsim.templates.footprint import TemplateFootprint, footprint_of
 from pytorchsim.templates.gemm_candidates import SHORT_SUM, candidates, prescribed
 from pytorchsim.templates.gemm_cost import GemmCost, cost_of
 from pytorchsim.templates.gemm_problem import GemmFusion, GemmProblem, Part
-from pytorchsim.templates.gemm_tile import GemmTile
+from pytorchsim.templates.gemm_tile import Block, GemmTile
 from pytorchsim.templates.gemm_transfers import block_transfer
 
-__all__ = ["Candidate", "GemmSearch", "search_gemm"]
+__all__ = ["Candidate", "GemmSearch", "search_gemm", "some_tile_fits"]
+
+_PARTS: tuple[Part, ...] = ("x", "w", "y")
 
 
 @dataclass(frozen=True)
@@ -78,10 +80,10 @@ def search_gemm(
     """The cheapest step that fits, or the prescribed one if it fits. ConfigError: a prescribed tile is impossible."""
     sizes = choices.of(problem.m, problem.n, problem.k) if problem.simple else ()
     tiles = prescribed(problem, fusion, config, dict(sizes)) if sizes else candidates(problem, fusion, config)
-    found, cheapest = [], math.inf
+    found, cheapest, moves = [], math.inf, _Moves(problem)
     for tile in dict.fromkeys(tiles):
         footprint = footprint_of(tile.buffers(problem, fusion, config), config)
-        refusal = footprint.refusal or _inexpressible(problem, tile)
+        refusal = footprint.refusal or moves.refusal(tile)
         cost = None if refusal else cost_of(problem, fusion, tile, config, cheapest)
         if cost is not None and not tile.blocked:  # a bound must not hide a cheaper one of those with exact sums
             cheapest = min(cheapest, cost.total)
@@ -90,16 +92,37 @@ def search_gemm(
     return GemmSearch(min(fitting, key=Candidate.rank, default=None), tuple(found))
 
 
-def _inexpressible(problem: GemmProblem, tile: GemmTile) -> str:
-    """Why no descriptor moves the tile's operands or result; empty where one does."""
-    ops: tuple[tuple[Part, TransferOp], ...] = (
-        ("x", TransferOp.LOAD), ("w", TransferOp.LOAD), ("y", TransferOp.LOAD), ("y", TransferOp.STORE),
-    )  # fmt: skip
-    if problem.simple:
-        return ""
-    for part, op in ops:
-        access = problem.access(part, part, problem.dtype)
-        move = block_transfer(access, problem.frame(part), tile.block(part, problem), 0, op)
-        if move.refusal:
-            return move.refusal
-    return ""
+def some_tile_fits(
+    problem: GemmProblem, fusion: GemmFusion, config: NpuConfig, choices: TileChoices = NO_CHOICES
+) -> bool:
+    """Whether `search_gemm` would find a tile: what fusion asks, again and again, without ranking anything."""
+    if problem.simple and choices.of(problem.m, problem.n, problem.k):
+        return search_gemm(problem, fusion, config, choices).chosen is not None
+    moves = _Moves(problem)
+    return any(
+        not footprint_of(tile.buffers(problem, fusion, config), config).refusal and not moves.refusal(tile)
+        for tile in candidates(problem, fusion, config)
+    )
+
+
+class _Moves:
+    """Why descriptors do not move a tile's operands or result, remembered: tiles differ in more than what is moved."""
+
+    def __init__(self, problem: GemmProblem) -> None:
+        self._problem = problem
+        self._known: dict[Block, dict[Part, str]] = {}
+
+    def refusal(self, tile: GemmTile) -> str:
+        """Empty where descriptors move all of it."""
+        return next(filter(None, (self._of(part, tile.block(part, self._problem)) for part in _PARTS)), "")
+
+    def _of(self, part: Part, block: Block) -> str:
+        if self._problem.simple:
+            return ""
+        known = self._known.setdefault(block, {})
+        if part not in known:
+            access, frame = self._problem.access(part, part, self._problem.dtype), self._problem.frame(part)
+            ops = (TransferOp.LOAD, TransferOp.STORE) if part == "y" else (TransferOp.LOAD,)
+            refusals = [block_transfer(access, frame, block, 0, op).refusal for op in ops]
+            known[part] = next(filter(None, refusals), "")
+        return known[part]
