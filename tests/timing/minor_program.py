@@ -60,6 +60,21 @@ def _branch(funct3: int, rs1: int, rs2: int, offset: int) -> int:
     )  # fmt: skip
 
 
+def _integer(funct3: int, a: int, b: int, *, alternative: bool) -> int:
+    """The base set's operations; `alternative` is subtraction, or the arithmetic shift."""
+    shift = b & 63
+    return {
+        0: a - b if alternative else a + b,
+        1: a << shift,
+        2: int(_signed(a, 64) < _signed(b, 64)),
+        3: int(a < b),
+        4: a ^ b,
+        5: _signed(a, 64) >> shift if alternative else a >> shift,
+        6: a | b,
+        7: a & b,
+    }[funct3]
+
+
 class Hart:
     """Integer registers, pc and vector configuration."""
 
@@ -91,14 +106,13 @@ class Hart:
         opcode, rd, funct3 = word & 127, word >> 7 & 31, word >> 12 & 7
         a, b = self.x[word >> 15 & 31], self.x[word >> 20 & 31]
         immediate = _signed(word >> 20, 12)
-        if opcode == 0x13:
-            shift = word >> 20 & 63
-            self.write(rd, {0: a + immediate, 1: a << shift, 4: a ^ immediate, 5: a >> shift, 7: a & immediate}[funct3])
-        elif opcode == 0x33:
-            table = {0: a - b if word >> 30 & 1 else a + b, 1: a << (b & 63), 4: a ^ b, 6: a | b, 7: a & b}
-            self.write(rd, a * b if word >> 25 == 1 else table[funct3])
-        elif opcode == 0x1B:
-            self.write(rd, _signed(a + immediate, 32))
+        if opcode in (0x13, 0x1B):
+            arithmetic_right = bool(funct3 == 5 and word >> 30 & 1)
+            value = _integer(funct3, a, immediate & _MASK, alternative=arithmetic_right)
+            self.write(rd, value if opcode == 0x13 else _signed(value, 32))
+        elif opcode in (0x33, 0x3B):
+            value = a * b if word >> 25 == 1 else _integer(funct3, a, b, alternative=bool(word >> 30 & 1))
+            self.write(rd, value if opcode == 0x33 else _signed(value, 32))
         elif opcode == 0x37:
             self.write(rd, _signed(word & 0xFFFFF000, 32))
         elif opcode == 0x17:
@@ -107,6 +121,10 @@ class Hart:
             self.write(rd if opcode == 0x03 else 0, 0)
         elif opcode == 0x57 and funct3 == 7:
             self.configure(word)
+        elif opcode == 0x6F:
+            self.write(rd, pc + 4)
+            low = (word >> 21 & 0x3FF) << 1 | (word >> 20 & 1) << 11 | (word >> 12 & 0xFF) << 12 | (word >> 31) << 20
+            return pc + _signed(low, 21)
         elif opcode == 0x67:
             self.write(rd, pc + 4)
             return (a + immediate) & ~1
