@@ -52,7 +52,26 @@ def _mlp_training() -> tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ..
     return loss, (torch.randn(64, 784), torch.rand(64, 10)), macs
 
 
-CASES = {"gemm 512^3": _gemm, "mlp, batch 64": _mlp, "mlp training step": _mlp_training}
+def _add() -> tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ...], float]:
+    return torch.add, (torch.randn(4071, 429), torch.randn(4071, 429)), 0.0
+
+
+def _softmax() -> tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ...], float]:
+    return nn.Softmax(-1), (torch.randn(2048, 2048),), 0.0
+
+
+def _layer_norm() -> tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ...], float]:
+    return nn.LayerNorm(768, elementwise_affine=False), (torch.randn(2048, 768),), 0.0
+
+
+CASES = {
+    "gemm 512^3": _gemm,
+    "mlp, batch 64": _mlp,
+    "mlp training step": _mlp_training,
+    "add 4071 x 429": _add,
+    "softmax 2048^2": _softmax,
+    "layer norm 2048 x 768": _layer_norm,
+}
 
 
 def _step(function: Callable[..., torch.Tensor], inputs: tuple[torch.Tensor, ...]) -> torch.Tensor:
