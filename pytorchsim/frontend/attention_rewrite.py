@@ -62,12 +62,13 @@ def scaled_dot_product_attention(  # noqa: PLR0913  torch's arguments
     mask = attn_mask
     grouped = heads != groups
     fused = not dropout_p and _eager_fuses(query, key, value, mask, grouped=grouped)
-    if grouped:  # the queries that share a key become an axis of their own
-        query = query.unflatten(-3, (groups, heads // groups))
-        key, value = key.unsqueeze(-3), value.unsqueeze(-3)
-        if mask is not None and mask.dim() > 2:
-            shared = mask.shape[-3] == 1
-            mask = mask.unsqueeze(-3) if shared else mask.unflatten(-3, (groups, heads // groups))
+    token = grouped and query.shape[-2] == 1 and not is_causal
+    if grouped:
+        query, mask = _grouped(query, groups), None if mask is None else _grouped(mask, groups)
+        if token:  # the queries that share keys are the rows
+            query, mask = query.squeeze(-2), None if mask is None else mask.squeeze(-2)
+        else:
+            key, value = key.unsqueeze(-3), value.unsqueeze(-3)
     batches = [t.shape[:-2] for t in (query, key, value, *([] if mask is None else [mask]))]
     batch = torch.broadcast_shapes(*batches)
     query, key, value = (t.expand(*batch, *t.shape[-2:]) for t in (query, key, value))
@@ -79,7 +80,18 @@ def scaled_dot_product_attention(  # noqa: PLR0913  torch's arguments
         result = _written_out(query, key, value, mask, dropout_p, causal=is_causal, scale=factor)
         if fused:
             result = torch.empty_like(query).copy_(result)
+    if token:
+        return result.flatten(-3, -2).unsqueeze(-2)
     return result.flatten(-4, -3) if grouped else result
+
+
+def _grouped(heads_last: torch.Tensor, groups: int) -> torch.Tensor:
+    """[..., heads, rows, columns] as [..., groups, heads of a group, rows, columns]; what has one head or no such axis
+    broadcasts."""
+    if heads_last.dim() < 3 or heads_last.shape[-3] == 1:
+        return heads_last.unsqueeze(-3)
+    grouped: torch.Tensor = heads_last.unflatten(-3, (groups, heads_last.shape[-3] // groups))
+    return grouped
 
 
 def _eager_fuses(

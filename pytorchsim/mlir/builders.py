@@ -41,6 +41,7 @@ __all__ = [
     "element_type",
     "exchange",
     "index_constant",
+    "keep",
     "lane_id",
     "longest_vector",
     "pop",
@@ -303,6 +304,16 @@ def exchange(vector: ir.Value, step: int) -> ir.Value:
 def splat(vector: ir.Value, element: int) -> ir.Value:
     """Element number `element` of `vector` in every element, inside each lane (the only allowed form: codegen 14c)."""
     return _unary("npu.splat", vector, "element", element)
+
+
+def keep(vectors: Sequence[ir.Value]) -> None:
+    """No instruction: the registers of `vectors` are not used for anything else before this place. A push reads its
+    register for as many cycles as it has rows, and whoever writes that register next waits."""
+    groups: dict[str, list[ir.Value]] = {}
+    for value in vectors:
+        groups.setdefault(str(value.type), []).append(value)
+    for group in groups.values():  # IRDL wants operands of one type
+        ir.Operation.create("npu.keep", operands=group)
 
 
 def push_weights(vector: ir.Value, *, array: int, dtype: Dtype, first: bool) -> None:

@@ -109,6 +109,12 @@ irdl.dialect @npu {
     irdl.operands(weights: %vector)
   }
 
+  // The vectors' registers are not given away before this place: a push reads them for as many cycles as it has rows.
+  irdl.operation @keep {
+    %vector = irdl.base "!builtin.vector"
+    irdl.operands(inputs: variadic %vector)
+  }
+
   // Input vector i is element i of every lane; `arrays` is a bit mask of the arrays that receive it.
   irdl.operation @push_inputs {
     %arrays = irdl.base "#builtin.integer"

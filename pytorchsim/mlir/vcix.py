@@ -19,6 +19,7 @@ __all__ = [
     "dma_start",
     "dma_wait",
     "exchange",
+    "keep",
     "lane_id",
     "pop",
     "push_inputs",
@@ -80,6 +81,22 @@ def push_weights(vector: ir.Value, array: int, first: bool, code: int) -> None:
 def push_inputs(vector: ir.Value, arrays: int, code: int) -> None:
     """Push `vector` to every array of the bit mask `arrays`; `code` is the element type's number."""
     _push("array.push_inputs", arrays, vector, code)
+
+
+def keep(vectors: Sequence[ir.Value], vlen_bits: int) -> None:
+    """No instruction: an empty use that LLVM may not move among the pushes and pops, so that it gives the vectors'
+    registers to nobody else before. LLVM takes register groups here, not vectors of fixed length."""
+    registers = []
+    for vector in vectors:
+        kind = ir.VectorType(vector.type)
+        integers = ir.VectorType.get(kind.shape, ir.IntegerType.get_signless(kind.element_type.width))
+        moved = vector if kind == integers else _llvm("llvm.bitcast", [vector], integers)
+        registers.append(_as_group(moved, _group(integers, vlen_bits)))
+    constraints = ",".join(["^vr"] * len(vectors))
+    attributes = {"asm_string": ir.StringAttr.get(""), "constraints": ir.StringAttr.get(constraints)}
+    ir.Operation.create(
+        "llvm.inline_asm", operands=registers, attributes={**attributes, "has_side_effects": ir.UnitAttr.get()}
+    )
 
 
 def pop(result: ir.Type, array: int, code: int) -> ir.Value:

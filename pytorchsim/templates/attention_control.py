@@ -22,7 +22,19 @@ from pytorchsim.templates.attention_edges import finish_function, start_function
 from pytorchsim.templates.attention_problem import AttentionProblem, Place
 from pytorchsim.templates.attention_step import STEP_BUFFERS, step_function
 from pytorchsim.templates.attention_tile import AttentionTile
-from pytorchsim.templates.control_flow import add, divide, equal, if_true, less, minimum, multiply, parity, select
+from pytorchsim.templates.control_flow import (
+    add,
+    both,
+    divide,
+    equal,
+    if_else,
+    if_true,
+    less,
+    minimum,
+    multiply,
+    parity,
+    select,
+)
 
 __all__ = ["AttentionControl"]
 
@@ -51,13 +63,18 @@ class AttentionControl:
         self._kernel, self._problem, self._tile, self._slots = kernel, problem, tile, slots
         self._moved: dict[str, _Moved] = {}
         self._memories: dict[str, ir.Value] = {}
+        self._ends = False
+        self._limited: TileFunction | None = None
 
     def build(self) -> None:
         """Everything."""
         self._declare()
         problem, tile = self._problem, self._tile
         start = start_function(self._kernel, tile)
-        step = step_function(self._kernel, problem, tile)
+        self._ends = problem.mask is None and problem.keys % (tile.keys * tile.lanes) != 0
+        step = step_function(self._kernel, "step", problem, tile, limited=False)
+        if problem.causal or self._ends:
+            self._limited = step_function(self._kernel, "limited", problem, tile, limited=True)
         finish = finish_function(self._kernel, problem, tile)
         self._control(start, step, finish)
 
@@ -175,8 +192,21 @@ class AttentionControl:
         if_true(equal(keys, 0), lambda: builders.call_tile(start, [self._pointer("state")]))
         copies = {"query": parity(unit), "key": parity(number), "value": parity(number), "mask": parity(number)}
         pointers = [self._pointer(name, copies.get(name, 0)) for name in STEP_BUFFERS if name in self._moved]
-        origins = self._origins(unit, keys)
-        builders.call_tile(step, [*pointers, origins["queries"], origins["keys"]])
+        limited, origins = self._limited, self._origins(unit, keys)
+        if limited is None:
+            builders.call_tile(step, pointers)
+            return
+        if_else(
+            self._whole(origins),
+            lambda: builders.call_tile(step, pointers),
+            lambda: builders.call_tile(limited, [*pointers, origins["queries"], origins["keys"]]),
+        )
+
+    def _whole(self, origins: Mapping[str, ir.Value]) -> ir.Value:
+        """Whether no position masks a key of the step: all exist, and `causal` none comes behind the first query."""
+        last = add(origins["keys"], self._tile.keys * self._tile.lanes - 1)
+        whole = less(last, self._problem.keys)
+        return both(whole, less(last, add(origins["queries"], 1))) if self._problem.causal else whole
 
     def _end(self, unit: ir.Value, finish: TileFunction) -> None:
         """The unit's results are divided by their totals and stored."""

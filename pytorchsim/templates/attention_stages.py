@@ -70,20 +70,19 @@ class State:
 
 
 class Stages:
-    """Emits stages of blocks. `first`: the first query and the first key of the step."""
+    """Emits stages of blocks. `first`: the first query and the first key of the step, where positions mask."""
 
     def __init__(
         self,
         problem: AttentionProblem,
         tile: AttentionTile,
         memory: Mapping[str, Region],
-        first: tuple[ir.Value, ir.Value],
+        first: tuple[ir.Value, ir.Value] | None,
         arrays: int,
     ) -> None:
         self._problem, self._tile, self._memory = problem, tile, memory
-        self._first_query, self._first_key = first
+        self._first = first
         self._score_array, self._value_array = 0, min(1, arrays - 1)
-        self._limited = problem.causal or (problem.mask is None and problem.keys % (tile.keys * tile.lanes) != 0)
         added = problem.mask is not None and problem.mask.dtype.kind is Kind.FLOAT
         # The maximum of what is not scaled yet is that of what is, if the order stays.
         self._scale_late = not added and 0 < problem.scale < numbers.inf
@@ -150,8 +149,8 @@ class Stages:
         if state.popped is None:
             raise ValueError("nothing was popped")
         scores = self._masked(state.popped, block, piece)
-        if limit is not None:
-            key = plus(plus(self._first_key, times(block.key_place, tile.lanes)), piece * tile.vector)
+        if limit is not None and self._first is not None:
+            key = plus(plus(self._first[1], times(block.key_place, tile.lanes)), piece * tile.vector)
             narrow = arith.index_cast(ir.IntegerType.get_signless(32), value_of(key))
             spread = vector.broadcast(vector_type(I32, tile.vector), narrow)
             keep = arith.cmpi(arith.CmpIPredicate.slt, spread, limit)
@@ -177,7 +176,7 @@ class Stages:
 
     def limit(self, block: Block) -> ir.Value | None:
         """Per element e of a vector: the first key that is masked, minus e; None where no position masks."""
-        if not self._limited:
+        if self._first is None:
             return None
         tile, problem = self._tile, self._problem
         kind = vector_type(I32, tile.vector)
@@ -185,7 +184,7 @@ class Stages:
         steps = arith.constant(kind, ir.DenseElementsAttr.get(numbers, type=kind))
         end = splat(problem.keys, I32, tile.vector)
         if problem.causal:
-            query = plus(self._first_query, plus(times(block.query_place, tile.lanes), 1))
+            query = plus(self._first[0], plus(times(block.query_place, tile.lanes), 1))
             narrow = arith.index_cast(ir.IntegerType.get_signless(32), value_of(query))
             own = arith.addi(vector.broadcast(kind, narrow), builders.lane_id(tile.vector))
             end = arith.minsi(end, own)
@@ -268,14 +267,14 @@ class Stages:
 
     # ---- Values ------------------------------------------------------------------------------------------------------
 
-    def push_values(self, block: Block, first: int, end: int) -> None:
-        """Pieces `first` to `end` of the block's values, for the weights pushed last."""
+    def push_values(self, block: Block, first: int, end: int) -> list[ir.Value]:
+        """Pieces `first` to `end` of the block's values, for the weights pushed last; returns them."""
         start = plus(times(block.keys, self._tile.value_pitch), first * self._tile.vector)
 
         def push(value: ir.Value, _: int) -> None:
             builders.push_inputs(value, arrays=[self._value_array], dtype=self._problem.dtype)
 
-        self._push_all("value", start, end - first, push)
+        return self._push_all("value", start, end - first, push)
 
     def pop_sums(self) -> ir.Value:
         """The oldest piece."""
@@ -292,13 +291,15 @@ class Stages:
     def _sum_address(self, block: Block, piece: int) -> ir.Value:
         return value_of(plus(times(block.row, self._tile.value_pitch), piece * self._tile.vector))
 
-    def _push_all(self, name: str, start: Index, count: int, push: Callable[[ir.Value, int], None]) -> None:
-        """Load and push `count` pieces, a few at a time."""
+    def _push_all(self, name: str, start: Index, count: int, push: Callable[[ir.Value, int], None]) -> list[ir.Value]:
+        """Load and push `count` pieces, a few at a time; returns the last few."""
+        loaded: list[ir.Value] = []
         for first in range(0, count, _LOADED_AT_ONCE):
             group = range(first, min(first + _LOADED_AT_ONCE, count))
             loaded = [self._raw(name, plus(start, piece * self._tile.vector)) for piece in group]
             for piece, value in zip(group, loaded, strict=True):
                 push(value, piece)
+        return loaded
 
     def _raw(self, name: str, at: Index) -> ir.Value:
         """A vector as it lies in memory."""

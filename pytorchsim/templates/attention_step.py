@@ -31,22 +31,25 @@ from pytorchsim.templates.attention_vectors import Region, equal, plus, regions,
 __all__ = ["STEP_BUFFERS", "step_function"]
 
 STEP_BUFFERS = ("query", "key", "value", "mask", "state", "scratch")
-"""The pointer arguments, in order; `mask` only where there is one. Scalars follow: the first query, the first key."""
+"""The pointer arguments, in order; `mask` only where there is one."""
 
 _KEYS, _SCORES, _FOLD, _WEIGHTS, _VALUES = 4, 2, 1, 0, -1
 """How many blocks a stage is ahead of the weights."""
 
 
-def step_function(kernel: KernelBuilder, problem: AttentionProblem, tile: AttentionTile) -> TileFunction:
-    """`step(pointers..., first query, first key)`."""
+def step_function(
+    kernel: KernelBuilder, name: str, problem: AttentionProblem, tile: AttentionTile, *, limited: bool
+) -> TileFunction:
+    """`name(pointers..., [first query, first key])`; scalars where `limited`: where positions mask keys."""
     needs = tile.buffers(problem)
     names = [name for name in STEP_BUFFERS if name in needs]
     sizes = [(needs[name].elements, builders.element_type(needs[name].dtype)) for name in names]
-    with kernel.tile_function("step", sizes, [ir.IndexType.get()] * 2) as function:
-        *pointers, first_query, first_key = function.arguments
-        memory = {name: Region(pointer) for name, pointer in zip(names, pointers, strict=True)}
+    scalars = [ir.IndexType.get()] * 2 if limited else []
+    with kernel.tile_function(name, sizes, scalars) as function:
+        pointers, first = function.arguments[: len(names)], function.arguments[len(names) :]
+        memory = {part: Region(pointer) for part, pointer in zip(names, pointers, strict=True)}
         memory |= regions(memory["state"].memory, tile.state) | regions(memory["scratch"].memory, tile.scratch)
-        stages = Stages(problem, tile, memory, (first_query, first_key), kernel.config.array.count)
+        stages = Stages(problem, tile, memory, first or None, kernel.config.array.count)
         if tile.overlapped:
             _Pipeline(tile, stages).emit()
         else:
@@ -116,8 +119,6 @@ class _Round:
     factor: ir.Value | None = None
     limit: ir.Value | None = None
     last_limit: ir.Value | None = None
-    next_keys: ir.Value | None = None
-    next_scores: ir.Value | None = None
     popped_sums: tuple[int, ir.Value, ir.Value] | None = None
     folding: list[Callable[[], None]] = field(default_factory=list)
 
@@ -130,6 +131,7 @@ class _Pipeline:
         self._pieces = tile.lanes // tile.vector
         self._active = (_KEYS, _SCORES, _FOLD, _WEIGHTS, _VALUES, -tile.value_lag)
         self._pops = self._sum_pops()
+        self._kept: list[ir.Value] = []
 
     def emit(self) -> None:
         """A loop where all stages are active, what is before and behind it written out."""
@@ -170,15 +172,16 @@ class _Pipeline:
         now = _Round(keys, scores, fold, weights, values, sums)
         if now.keys:
             stages.push_new_queries(now.keys)
-            now.next_keys = stages.keys(now.keys, 0)
         if now.weights:
             now.highest = stages.highest(now.weights)
-            now.next_scores = stages.partial_scores(now.weights, 0)
         now.limit = stages.limit(now.scores) if now.scores else None
         now.last_limit = stages.limit(now.fold) if now.fold else None
         now.factor = stages.factor(now.sums) if now.sums else None
         for piece in range(self._pieces):
             self._piece(now, piece, state)
+        if self._kept:
+            builders.keep(self._kept)
+        self._kept = []
         for part in now.folding:
             part()
         finished = self._add_sums(now)
@@ -186,32 +189,34 @@ class _Pipeline:
             stages.keep_sums(now.sums, *finished)
 
     def _piece(self, now: _Round, piece: int, state: State) -> None:
-        """What a stage computes for a piece stands apart from what it waits for. A register that is pushed is read for
-        as many cycles as it has rows: what is loaded or popped next should not be given it, so sums are popped before
-        weights are pushed."""
-        stages, more = self._stages, piece + 1 < self._pieces
-        exponent = None
-        if now.weights and now.next_scores is not None and now.highest is not None:
-            exponent = stages.exponent(now.next_scores, now.highest)
-            now.next_scores = stages.partial_scores(now.weights, piece + 1) if more else None
+        """What a stage computes for a piece stands apart from what it waits for. Whoever writes a register that is
+        still being pushed, or read by an exponential, waits: such registers are kept for a piece."""
+        stages, kept = self._stages, self._kept
+        self._kept = []
+        scores = stages.partial_scores(now.weights, piece) if now.weights else None
         popped = stages.pop_scores() if now.scores else None
-        if now.keys and now.next_keys is not None:
-            keys, now.next_keys = now.next_keys, (stages.keys(now.keys, piece + 1) if more else None)
+        keys = stages.keys(now.keys, piece) if now.keys else None
+        self._fold(now, 2 * piece)
+        exponent = stages.exponent(scores, now.highest) if scores is not None and now.highest is not None else None
+        if keys is not None:
             stages.push_keys(keys)
         self._finish_scores(now, piece, state)
         state.popped = popped
-        weight = math.exp(exponent) if exponent is not None else None
-        self._fold(now, 2 * piece)
         finished = self._add_sums(now)
         self._pop_sums(now, piece)
+        if kept:
+            builders.keep(kept)
+        weight = math.exp(exponent) if exponent is not None else None
+        self._kept += [value for value in (keys, exponent, state.weight) if value is not None]
         if state.weight is not None:
-            stages.add_weight(state)
             stages.push_weight(state, first=piece == 1 or self._pieces == 1)
         if piece == 0 and now.values:
-            stages.push_values(now.values, 0, self._tile.value_pitch // self._tile.vector)
+            self._kept += stages.push_values(now.values, 0, self._tile.value_pitch // self._tile.vector)[:2]
         self._fold(now, 2 * piece + 1)
         if finished is not None and now.sums:
             stages.keep_sums(now.sums, *finished)
+        if state.weight is not None:
+            stages.add_weight(state)
         self._row_total(now, piece, state)
         state.weight = weight
 

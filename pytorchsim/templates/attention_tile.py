@@ -25,6 +25,9 @@ SCORE_COPIES, FACTOR_COPIES, HIGHEST_COPIES = 4, 8, 4
 _VECTOR_LMUL = 2
 """Registers per vector: sixteen groups hold what the stages have in flight."""
 
+_OVERLAPPED = 1.85
+"""What a pair of blocks takes, times its exponentials: measured, mostly the issue of its instructions."""
+
 _COUNTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
 """Heads of a step, and blocks of queries and keys, that are tried."""
 
@@ -89,6 +92,14 @@ class AttentionTile:
             -(-problem.queries // (self.queries * self.lanes)),
             -(-problem.keys // (self.keys * self.lanes)),
         )
+
+    def key_tiles(self, problem: AttentionProblem, query_tile: int) -> int:
+        """Tiles of keys that a tile of queries attends to: `causal` leaves out those behind its last query."""
+        _, _, count = self.counts(problem)
+        if not problem.causal:
+            return count
+        end = min((query_tile + 1) * self.queries * self.lanes, problem.queries)
+        return min(count, (end - 1) // (self.keys * self.lanes) + 1)
 
     def buffers(self, problem: AttentionProblem) -> dict[str, BufferNeed]:
         """Every buffer of the kernel by name."""
@@ -177,15 +188,15 @@ def _cuts(extent: int) -> list[int]:
 def _cycles(problem: AttentionProblem, tile: AttentionTile, config: NpuConfig) -> float:
     """Compute and DRAM overlap but for the first loads and the last stores."""
     lanes, vector = tile.lanes, tile.vector
-    heads, queries, keys = tile.counts(problem)
+    heads, queries, _ = tile.counts(problem)
     outer = math.prod(problem.batch[:-1])
-    steps = outer * heads * queries * keys
+    steps = outer * heads * sum(tile.key_tiles(problem, number) for number in range(queries))
     pieces = lanes / vector
     beats = vector * F32.bits / config.core.datapath_bits
     exponentials = vector / config.core.sfu_elements_per_cycle
     if tile.overlapped:
-        block = max(1.15 * pieces * exponentials, pieces * 5.5 * beats, 1.4 * tile.value_pitch)
-        step = tile.blocks * block + tile.rows * lanes + 8 * lanes
+        block = max(_OVERLAPPED * pieces * exponentials, 1.4 * tile.value_pitch)
+        step = tile.blocks * block + tile.rows * lanes / 2 + 7 * lanes
     else:
         scores = tile.depth * (lanes + 3 * lanes)
         outputs = 3 * lanes + tile.value_pitch * (1 + 2 * beats / vector)

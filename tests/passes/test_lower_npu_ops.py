@@ -153,6 +153,14 @@ def test_splat_of_bf16_moves_integers(run_pass: Callable[..., str], check: Calla
     check(run_pass("lower-npu-ops", tile(body)), "vector<16xi16>", "vector<[4]xi16>")
 
 
+def test_keep_is_no_instruction(run_pass: Callable[..., str], check: Callable[..., None]) -> None:
+    """Vectors of any type, as the register groups that they lie in."""
+    body = """"npu.keep"(%v, %v) : (vector<16xf32>, vector<16xf32>) -> ()
+    "npu.keep"(%h) : (vector<16xbf16>) -> ()"""
+    output = run_pass("lower-npu-ops", tile(body))
+    check(output, "vector<[4]xi32>", 'llvm.inline_asm has_side_effects "", "^vr,^vr"', "vector<[4]xi16>")
+
+
 def test_arrays(run_pass: Callable[..., str], check: Callable[..., None]) -> None:
     body = """"npu.push_weights"(%v) {array = 1 : i64, first = true, dtype = "float32"} : (vector<16xf32>) -> ()
     "npu.push_weights"(%h) {array = 1 : i64, first = false, dtype = "bfloat16"} : (vector<16xbf16>) -> ()

@@ -137,6 +137,10 @@ def _splat(operation: ir.Operation, config: NpuConfig) -> ir.Value:
     return vcix.splat(operation.operands[0], _int(operation, "element"), config.core.vlen_bits)
 
 
+def _keep(operation: ir.Operation, config: NpuConfig) -> None:
+    vcix.keep(list(operation.operands), config.core.vlen_bits)
+
+
 def _push_weights(operation: ir.Operation, config: NpuConfig) -> None:
     del config
     vcix.push_weights(operation.operands[0], _int(operation, "array"), bool(_int(operation, "first")), _code(operation))
@@ -161,6 +165,7 @@ _LOWERINGS: dict[str, Callable[[ir.Operation, NpuConfig], ir.Value | None]] = {
     "npu.lane_id": _lane_id,
     "npu.exchange": _exchange,
     "npu.splat": _splat,
+    "npu.keep": _keep,
     "npu.push_weights": _push_weights,
     "npu.push_inputs": _push_inputs,
     "npu.pop": _pop,

@@ -39,6 +39,7 @@ _ALLOWED = frozenset(
         "npu.lane_id",
         "npu.exchange",
         "npu.splat",
+        "npu.keep",
         "npu.push_weights",
         "npu.push_inputs",
         "npu.pop",

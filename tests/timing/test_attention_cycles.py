@@ -1,0 +1,57 @@
+"""Cycles and traffic of attention: bounds from bytes, rows, weights and exponentials."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+import pytorchsim
+
+
+def attention(heads: int, queries: int, keys: int, size: int, **options: Any) -> dict[str, Any]:
+    """The report's row of the only kernel."""
+    torch._dynamo.reset()
+    tensors = [torch.randn(1, heads, length, size) for length in (queries, keys, keys)]
+
+    def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return functional.scaled_dot_product_attention(q, k, v, **options)
+
+    compiled = torch.compile(
+        attend, backend="pytorchsim", fullgraph=True, options={"config": "tpuv3", "strict": True, "mode": "timing"}
+    )
+    compiled(*tensors)
+    (kernel,) = pytorchsim.report().to_dict()["kernels"]
+    return dict(kernel)
+
+
+def test_bytes_are_operands_and_result_once() -> None:
+    # Q, K, V and O: 4 x 12 x 512 x 64 floats.
+    minimum = 4 * 12 * 512 * 64 * 4
+    assert minimum <= attention(12, 512, 512, 64)["burst_bytes"] <= 1.1 * minimum
+
+
+def test_512() -> None:
+    # Per head 4 blocks of 128 queries. One array: 512 rows of keys per block and 128 cycles for the block's weights,
+    # which cannot load while 256 results in flight fill the queue: 640. The other: weights of 4 blocks of keys, 128
+    # cycles each (their 64 rows of values pass meanwhile): 512. Shared by two arrays: (640 + 512) / 2 = 576 per block.
+    # Exponentials: 512 per lane and block. DRAM: 6 MiB / 512 B = 12288 cycles in all.
+    floor = 12 * 4 * 576
+    assert floor == 27_648
+    # A pair of blocks takes 239 cycles instead of 128 (issue of 260 instructions, two at a time, and waits), a block 56
+    # more: 48 x (4 x 239 + 56) = 48576; filling and draining the pipeline 3 x 650, first loads and last stores 5600.
+    assert floor <= attention(12, 512, 512, 64)["cycles"] <= 2.25 * floor
+
+
+def test_causal_leaves_out_tiles_of_keys() -> None:
+    # Of 4 x 4 tiles of 512 x 512 the 6 above the diagonal are neither loaded nor computed: 10 / 16 of the steps; the 4
+    # on the diagonal, where positions are compared, take about twice as long: 14 / 16.
+    full, causal = attention(2, 2048, 2048, 64), attention(2, 2048, 2048, 64, is_causal=True)
+    assert causal["tile"]["queries"] == causal["tile"]["keys"] == 512
+    assert causal["cycles"] <= 0.9 * full["cycles"]
+
+
+def test_decode_reads_the_cache_once() -> None:
+    minimum = 2 * 4 * 4096 * 64 * 4
+    assert minimum <= attention(4, 1, 4096, 64)["burst_bytes"] <= 1.1 * minimum
