@@ -20,12 +20,13 @@ from pytorchsim.templates.gemm_tile import GemmTile
 from pytorchsim.templates.lane_step import load_operand, multiply_add
 from pytorchsim.templates.vector_values import splat, vector_type
 
-__all__ = ["batch_step", "batch_vector", "vectors_at_once"]
+__all__ = ["batch_step", "batch_vector", "products_at_once"]
 
 _LMUL = 2
 """Registers per vector: four sums, their inputs and the weights stay in registers."""
 
-_VECTORS_AT_ONCE = (4, 2, 1)
+_UNROLLED = (9, 7, 5, 4, 3, 2, 1)
+"""Windows have odd sides."""
 
 
 def batch_vector(accumulator: Dtype, config: NpuConfig) -> int:
@@ -33,9 +34,9 @@ def batch_vector(accumulator: Dtype, config: NpuConfig) -> int:
     return builders.longest_vector(config, accumulator.bits, _LMUL)
 
 
-def vectors_at_once(tile: GemmTile) -> int:
-    """Vectors of rows that share a load of weights."""
-    return next(count for count in _VECTORS_AT_ONCE if tile.m // tile.vector % count == 0)
+def products_at_once(tile: GemmTile) -> int:
+    """Products of a round of the loop along k."""
+    return next(count for count in _UNROLLED if tile.k % count == 0)
 
 
 def batch_step(
@@ -50,7 +51,7 @@ def batch_step(
         step = _Step(tile, dtypes, y_rows, function.arguments)
         columns = scf.ForOp(*map(_index, (0, tile.n_slots, 1)))
         with ir.InsertionPoint(columns.body):
-            groups = scf.ForOp(*map(_index, (0, tile.m, tile.vector * vectors_at_once(tile))))
+            groups = scf.ForOp(*map(_index, (0, tile.m, tile.vector * tile.vectors_at_once)))
             with ir.InsertionPoint(groups.body):
                 step.group(columns.induction_variable, groups.induction_variable, accumulate=accumulate)
                 scf.YieldOp([])
@@ -71,22 +72,25 @@ class _Step:
     def group(self, column: ir.Value, row: ir.Value, *, accumulate: bool) -> None:
         """Sums over k of rows `row` and following."""
         tile = self._tile
-        shifts = [_index(number * tile.vector) for number in range(vectors_at_once(tile))]
+        shifts = [_index(number * tile.vector) for number in range(tile.vectors_at_once)]
         address = arith.addi(arith.muli(column, _index(self._y_rows)), row)
         places = [arith.addi(address, shift) for shift in shifts]
         kind = vector_type(self._sum, tile.vector)
         sums = [
             vector.load(kind, self._y, [place]) if accumulate else splat(0, self._sum, tile.vector) for place in places
         ]
-        walk = scf.ForOp(*map(_index, (0, tile.k, 1)), sums)
+        unrolled = products_at_once(tile)
+        walk = scf.ForOp(*map(_index, (0, tile.k, unrolled)), sums)
         with ir.InsertionPoint(walk.body):
-            at = walk.induction_variable
-            number = arith.addi(arith.muli(column, _index(tile.k)), at)
-            weights = self._load(self._w, arith.muli(number, _index(tile.vector)))
-            first = arith.addi(arith.muli(at, _index(tile.m)), row)
-            inputs = [self._load(self._x, arith.addi(first, shift)) for shift in shifts]
-            pairs = zip(inputs, walk.inner_iter_args, strict=True)
-            scf.YieldOp([multiply_add(x, weights, total, self._sum) for x, total in pairs])
+            partial = list(walk.inner_iter_args)
+            for product in range(unrolled):
+                at = arith.addi(walk.induction_variable, _index(product))
+                number = arith.addi(arith.muli(column, _index(tile.k)), at)
+                weights = self._load(self._w, arith.muli(number, _index(tile.vector)))
+                first = arith.addi(arith.muli(at, _index(tile.m)), row)
+                inputs = [self._load(self._x, arith.addi(first, shift)) for shift in shifts]
+                partial = [multiply_add(x, weights, total, self._sum) for x, total in zip(inputs, partial, strict=True)]
+            scf.YieldOp(partial)
         for place, total in zip(places, walk.results, strict=True):
             vector.store(total, self._y, [place])
 

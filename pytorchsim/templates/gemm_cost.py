@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.templates.array_step import ArraySchedule
-from pytorchsim.templates.batch_step import vectors_at_once
+from pytorchsim.templates.batch_step import products_at_once
 from pytorchsim.templates.gemm_problem import GemmFusion, GemmProblem, Operand
 from pytorchsim.templates.gemm_tile import RESULT, ROWS_AT_ONCE, Block, GemmTile, fused_tile
 from pytorchsim.templates.loop_program import Access, LoopProgram
@@ -28,6 +28,9 @@ _STEP_SCALAR_CYCLES = 60
 _RELOAD_CYCLES = 4
 """How long before a push has read its register the next load into it may start. Between two pops the operands are
 loaded before, into other registers."""
+
+_ROUND_INSTRUCTIONS = 10
+"""Addresses, counting and the branch of one round of a loop."""
 
 _FOLD_CYCLES = 12
 """One step of folding a vector: a rotation and an addition with their latencies."""
@@ -235,14 +238,15 @@ def _lane_step_cycles(tile: GemmTile, problem: GemmProblem, config: NpuConfig) -
 
 
 def _batch_step_cycles(tile: GemmTile, problem: GemmProblem, config: NpuConfig) -> float:
-    at_once = vectors_at_once(tile)
-    beats = max(1.0, tile.vector * problem.accumulator.bits / config.core.datapath_bits)
+    at_once, core = tile.vectors_at_once, config.core
+    beats = max(1.0, tile.vector * problem.accumulator.bits / core.datapath_bits)
     narrow = 1.0 if problem.dtype != problem.accumulator else 0.0
-    loads = (1 + at_once) * beats / config.core.scratchpad_load_ports
-    issue = (3 * at_once + 4) / config.core.issue_width
-    walk = max(loads, (at_once * (1 + narrow) + narrow) * beats, issue, float(config.latency.vector_fp_cycles))
+    loads = (1 + at_once) * beats / core.scratchpad_load_ports
+    issue = (4 * at_once + 3 + _ROUND_INSTRUCTIONS / products_at_once(tile)) / core.issue_width
+    chain = config.latency.vector_fp_cycles + beats
+    product = max(loads, (at_once * (1 + narrow) + narrow) * beats, issue, chain)
     groups = tile.n_slots * tile.m // (tile.vector * at_once)
-    return groups * (tile.k * walk + 2 * at_once * beats + _FOLD_CYCLES)
+    return groups * (tile.k * product + 2 * at_once * beats + _FOLD_CYCLES)
 
 
 def _prologue_cycles(

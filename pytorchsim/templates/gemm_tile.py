@@ -32,6 +32,8 @@ _COUNTED: tuple[Role, Role, Role] = ("m", "n", "k")
 ROWS_AT_ONCE = 8
 """Rows that share a load of weights on the vector lanes."""
 
+_MOST_VECTORS_AT_ONCE = 4
+
 
 @dataclass(frozen=True)
 class Block:
@@ -84,7 +86,14 @@ class GemmTile:
         unit = self.vector * self.row_parts
         if self.body == "lanes":
             unit = min(ROWS_AT_ONCE, max(2, 1 << (rows - 1).bit_length()))
+        elif self.body == "batch":
+            unit *= self.vectors_at_once
         return -(-rows // unit) * unit
+
+    @property
+    def vectors_at_once(self) -> int:
+        """Vectors of rows that share a load of a weight where batches lie over the lanes."""
+        return min(_MOST_VECTORS_AT_ONCE, -(-prod(self.m_sizes) // self.vector))
 
     @property
     def k(self) -> int:

@@ -77,10 +77,11 @@ def test_windows_are_fetched_once() -> None:
 
 def test_depthwise_stays_off_the_arrays() -> None:
     # 7 x 7 depthwise over 96 channels, padding 3. The lanes do 49 x 56 x 56 products, 8 per cycle: 19,208 cycles. A tap
-    # of 64 positions is 4 products of 2 beats (8 cycles) and as much again for its 5 loads, addresses and the loop.
+    # of 64 positions is 4 products of 2 beats (8 cycles); beside them 5 loads, addresses and, every 7 taps, the loop.
+    # Two rows of 56 positions are 112 of 128.
     kernel = convolution((1, 96, 56, 56), (96, 1, 7, 7), padding=3, groups=96)
     assert kernel["instructions"].get("array", 0) == 0
-    assert 19_208 <= kernel["cycles"] <= 2.3 * 19_208
+    assert 19_208 <= kernel["cycles"] <= 2 * 19_208
 
 
 def test_few_channels_fill_the_array_with_their_window() -> None:

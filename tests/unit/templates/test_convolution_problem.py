@@ -189,7 +189,8 @@ def bytes_by_hand(tile: GemmTile, problem: GemmProblem, lanes: int) -> tuple[int
         rows, matrices = -(-rows // unit) * unit, -(-products // lanes)
         x, w = rows * matrices, slots * matrices * lanes
     elif problem.body == "batch":
-        rows = -(-rows // tile.vector) * tile.vector
+        vectors = -(-rows // tile.vector)
+        rows = -(-vectors // min(4, vectors)) * min(4, vectors) * tile.vector
         x, w = rows * products, slots * products * tile.vector
     else:
         unit = min(8, max(2, 1 << (rows - 1).bit_length()))
