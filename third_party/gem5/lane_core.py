@@ -27,6 +27,7 @@ from m5.objects import (
     VoltageDomain,
 )
 from m5.objects.BaseMinorCPU import minorMakeOpClassSet
+from m5.params import AddrRange
 
 with open(sys.argv[1]) as file:
     machine = json.load(file)
@@ -66,7 +67,7 @@ def cache() -> Cache:
     )
 
 
-system = System(mem_mode="timing", mem_ranges=["512MiB"])
+system = System(mem_mode="timing", mem_ranges=[AddrRange("512MiB")])
 system.clk_domain = SrcClockDomain(clock="1GHz", voltage_domain=VoltageDomain())
 cpu = RiscvMinorCPU(**machine["cpu"])
 cpu.executeFuncUnits = MinorFUPool(
@@ -75,9 +76,12 @@ cpu.executeFuncUnits = MinorFUPool(
 system.cpu = cpu
 cpu.ArchISA.vlen = machine["vlen_bits"]
 system.membus = SystemXBar()
-cpu.icache, cpu.dcache = cache(), cache()
-cpu.icache.cpu_side, cpu.dcache.cpu_side = cpu.icache_port, cpu.dcache_port
-cpu.icache.mem_side = cpu.dcache.mem_side = system.membus.cpu_side_ports
+cpu.icache = cache()
+cpu.dcache = cache()
+cpu.icache.cpu_side = cpu.icache_port
+cpu.dcache.cpu_side = cpu.dcache_port
+cpu.icache.mem_side = system.membus.cpu_side_ports
+cpu.dcache.mem_side = system.membus.cpu_side_ports
 cpu.createInterruptController()
 system.mem = SimpleMemory(range=system.mem_ranges[0], latency="10ns")
 system.mem.port = system.membus.mem_side_ports
