@@ -40,12 +40,17 @@ class KernelFacts:
 
 @dataclass(frozen=True)
 class TileLatency:
-    """Cycles of a tile function called with `arguments` (a0 to a7) on the built-in model and on gem5."""
+    """Cycles of a tile function called with `arguments` (a0 to a7) on the built-in model and on gem5.
+
+    `gem5_version`: of the binary that ran. `gem5_pin`: the version that the comparison was written for.
+    """
 
     tile: str
     arguments: tuple[int, ...]
     builtin_cycles: int
     gem5_cycles: int
+    gem5_version: str
+    gem5_pin: str
 
 
 @dataclass(frozen=True)

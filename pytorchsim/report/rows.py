@@ -79,6 +79,8 @@ class KernelRow:
                     "arguments": list(row.arguments),
                     "builtin_cycles": row.builtin_cycles,
                     "gem5_cycles": row.gem5_cycles,
+                    "gem5_version": row.gem5_version,
+                    "gem5_pin": row.gem5_pin,
                 }
                 for row in self.tile_latencies
             ],

@@ -122,7 +122,7 @@ def _notes(report: Report) -> Iterator[Text]:
             difference = tile.gem5_cycles / tile.builtin_cycles - 1 if tile.builtin_cycles else 0.0
             yield Text(
                 f"  {tile.tile}{tile.arguments}: built-in {tile.builtin_cycles:,} cycles, gem5 {tile.gem5_cycles:,}"
-                f" ({100 * difference:+.1f}%)"
+                f" ({100 * difference:+.1f}%; gem5 {tile.gem5_version}, pinned {tile.gem5_pin})"
             )
     for graph in report.graphs:
         for section, entries in graph.facts.items():

@@ -7,48 +7,54 @@ gem5, and rows for the report. Assumes: tile calls do not depend on data, so tho
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.mlir.cache import ContentStore
 from pytorchsim.report.record import TileLatency
 from pytorchsim.runtime.latencies import Arguments, TileKey
 from pytorchsim.simulator.functional import LoadableProgram
-from pytorchsim.simulator.gem5 import Gem5
+from pytorchsim.simulator.gem5 import Gem5, read_pin
 from pytorchsim.simulator.gem5_program import tile_call
 
-__all__ = ["Latencies", "compare", "gem5_latencies"]
+__all__ = ["Latencies", "SecondSource", "second_source"]
 
 Latencies = Mapping[str, Mapping[Arguments, int]]
 """Tile function -> integer arguments -> cycles."""
 
 
-def gem5_latencies(
+@dataclass(frozen=True)
+class SecondSource:
+    """gem5's table, and a row for the report per tile function and arguments, in their order."""
+
+    latencies: Latencies
+    rows: tuple[TileLatency, ...]
+
+
+def second_source(
     program: LoadableProgram,
     builtin: Latencies,
     keys: Mapping[str, TileKey],
     config: NpuConfig,
     store: ContentStore | None,
-) -> dict[str, dict[Arguments, int]]:
+) -> SecondSource:
     """What gem5 says of every call in `builtin`.
 
     Raises:
         SetupError: no gem5 is named.
         Gem5Error: gem5 failed; the message names the tile function and has its last lines.
     """
-    gem5 = Gem5(config, store)
-    return {
+    gem5, pin = Gem5(config, store), read_pin().version
+    table = {
         name: {
             arguments: gem5.cycles(tile_call(program, name, arguments, keys[name].stack_alignment_bytes, config))
             for arguments in calls
         }
         for name, calls in builtin.items()
     }
-
-
-def compare(builtin: Latencies, other: Latencies) -> tuple[TileLatency, ...]:
-    """Rows for the report, in order of names and arguments."""
-    return tuple(
-        TileLatency(name, arguments, builtin[name][arguments], other[name][arguments])
-        for name in sorted(other)
-        for arguments in sorted(other[name])
+    rows = tuple(
+        TileLatency(name, arguments, builtin[name][arguments], table[name][arguments], gem5.version, pin)
+        for name in sorted(table)
+        for arguments in sorted(table[name])
     )
+    return SecondSource(table, rows)

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytorchsim.report.record import KernelFacts, LaunchRecord, TileLatency
+from pytorchsim.report.record import KernelFacts, LaunchRecord
 from pytorchsim.runtime.latencies import TILE_LATENCIES, TileKey
 from pytorchsim.runtime.session import ThreadSession, thread_session
 
 if TYPE_CHECKING:
     from pytorchsim.mlir.compiled_kernel import CompiledKernel
     from pytorchsim.mlir.program import Program
-    from pytorchsim.runtime.gem5_latencies import Latencies
+    from pytorchsim.runtime.gem5_latencies import Latencies, SecondSource
     from pytorchsim.runtime.graph import Graph
     from pytorchsim.simulator.functional import LaunchResult, Machine, Slot
 
@@ -68,7 +68,7 @@ class Kernel:
         self._metadata = metadata
         self._compiled = compiled
         self._tiles: dict[str, TileKey] | None = None  # of the graph's one program
-        self._second_source: dict[int, tuple[Latencies, Latencies]] = {}  # by core: the built-in model's, gem5's
+        self._second_sources: dict[int, SecondSource] = {}  # by core
 
     @property
     def name(self) -> str:
@@ -126,37 +126,30 @@ class Kernel:
         for core in range(config.cores):
             known: Latencies = {}
             if config.latency_source == "gem5" and self._graph.timed:
-                known = self._with_gem5(machine, slots, core)[1]
+                known = self._second_source(machine, slots, core).latencies
             elif store is not None:  # without caches everything is measured anew
                 known = {name: TILE_LATENCIES.known(digest, key, store) for name, key in tiles.items()}
             result = machine.launch(
                 self.name, slots, core=core, cores=config.cores, mode=self._graph.mode, latencies=known
             )
             if config.latency_source == "both" and self._graph.timed:
-                self._with_gem5(machine, slots, core)
+                self._second_source(machine, slots, core)
             for name, measured in result.measured.items():
                 TILE_LATENCIES.add(digest, tiles[name], measured, store)
             results.append(result)
         return results
 
-    def _with_gem5(self, machine: Machine, slots: Sequence[Slot], core: int) -> tuple[Latencies, Latencies]:
-        """Tile functions of a launch on the built-in model and on gem5. A launch that moves no data finds the calls."""
-        from pytorchsim.runtime.gem5_latencies import gem5_latencies
+    def _second_source(self, machine: Machine, slots: Sequence[Slot], core: int) -> SecondSource:
+        """The tile functions of a launch on gem5. A launch that moves no data finds the calls."""
+        from pytorchsim.runtime.gem5_latencies import second_source
 
-        if core not in self._second_source:
+        if core not in self._second_sources:
             config, program = self._graph.config, self._graph.program
             probe = machine.launch(self.name, slots, core=core, cores=config.cores, mode="timing")
-            other = gem5_latencies(program, probe.measured, self._tile_keys(program), config, self._graph.store)
-            self._second_source[core] = probe.measured, other
-        return self._second_source[core]
-
-    def _tile_latencies(self) -> tuple[TileLatency, ...]:
-        if not self._second_source:
-            return ()
-        from pytorchsim.runtime.gem5_latencies import compare
-
-        rows = [row for builtin, other in self._second_source.values() for row in compare(builtin, other)]
-        return tuple(dict.fromkeys(rows))
+            self._second_sources[core] = second_source(
+                program, probe.measured, self._tile_keys(program), config, self._graph.store
+            )
+        return self._second_sources[core]
 
     def _tile_keys(self, program: Program) -> dict[str, TileKey]:
         """What each tile function's latency depends on, besides arguments and machine."""
@@ -189,7 +182,9 @@ class Kernel:
                 instructions=instructions,
                 stack_bytes=max(result.stack_bytes for result in results),
                 assumed_indices=sum(result.assumed_indices for result in results),
-                tile_latencies=self._tile_latencies(),
+                tile_latencies=tuple(
+                    dict.fromkeys(row for source in self._second_sources.values() for row in source.rows)
+                ),
             )
         )
 

@@ -47,9 +47,11 @@ def test_both_reports_the_difference_and_keeps_our_cycles(gem5: str) -> None:
     assert both["tile_latencies"]
     for row in both["tile_latencies"]:
         assert row["gem5_cycles"] == GEM5_CYCLES
+        assert row["gem5_version"] == row["gem5_pin"] == "24.0.0.1"
         assert 0 < row["builtin_cycles"] <= ours["core_cycles"]["tile"]
-    text = str(pytorchsim.report())
+    text = " ".join(str(pytorchsim.report()).split())
     assert f"gem5 {GEM5_CYCLES:,}" in text
+    assert "gem5 24.0.0.1, pinned 24.0.0.1" in text
 
 
 @pytest.mark.parametrize("mode", ["functional+timing", "timing"])
