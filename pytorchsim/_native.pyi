@@ -428,6 +428,59 @@ class DramTiming:
 def locate_burst(geometry: DramGeometry, burst: int) -> tuple[int, int, int]:
     """Data bus, bank and row of a burst, by its number."""
 
+class NetworkKind(enum.Enum):
+    IDEAL = 0
+
+    CROSSBAR = 1
+
+    MESH = 2
+
+class NetworkParams:
+    """Names as in NpuConfig."""
+
+    @property
+    def kind(self) -> NetworkKind: ...
+    @kind.setter
+    def kind(self, arg: NetworkKind, /) -> None: ...
+    @property
+    def latency_cycles(self) -> int: ...
+    @latency_cycles.setter
+    def latency_cycles(self, arg: int, /) -> None: ...
+    @property
+    def hop_cycles(self) -> int: ...
+    @hop_cycles.setter
+    def hop_cycles(self, arg: int, /) -> None: ...
+    @property
+    def columns(self) -> int: ...
+    @columns.setter
+    def columns(self, arg: int, /) -> None: ...
+    @property
+    def link_bytes_per_cycle(self) -> int: ...
+    @link_bytes_per_cycle.setter
+    def link_bytes_per_cycle(self, arg: int, /) -> None: ...
+    @property
+    def header_bytes(self) -> int: ...
+    @header_bytes.setter
+    def header_bytes(self, arg: int, /) -> None: ...
+    @property
+    def buffer_packets(self) -> int: ...
+    @buffer_packets.setter
+    def buffer_packets(self, arg: int, /) -> None: ...
+    @property
+    def separate_responses(self) -> bool: ...
+    @separate_responses.setter
+    def separate_responses(self, arg: bool, /) -> None: ...
+
+def probe_network(
+    params: NetworkParams,
+    cores: int,
+    memories: int,
+    packets: Sequence[tuple[int, int, int, bool, int]],
+    closed: Sequence[tuple[int, int]] = [],
+) -> list[int]:
+    """
+    Cycles in which packets (source, target, bytes, response, cycle) arrive."""
+
 class TimingParams:
     """Figures of DMA, network and DRAM; names as in NpuConfig."""
 
@@ -441,9 +494,7 @@ class TimingParams:
     @exact.setter
     def exact(self, arg: bool, /) -> None: ...
     @property
-    def network_latency_cycles(self) -> int: ...
-    @network_latency_cycles.setter
-    def network_latency_cycles(self, arg: int, /) -> None: ...
+    def network(self) -> NetworkParams: ...
     @property
     def dma_issue_cycles(self) -> int: ...
     @dma_issue_cycles.setter
@@ -512,6 +563,8 @@ class DmaStats:
     def bursts_read(self) -> int: ...
     @property
     def bursts_written(self) -> int: ...
+    @property
+    def scratchpad_bytes(self) -> int: ...
 
 class TimingResult:
     @property

@@ -16,6 +16,7 @@
 
 #include "burst_count.h"
 #include "lane_core.h"
+#include "packet_probe.h"
 #include "simulator.h"
 #include "trace.h"
 
@@ -232,6 +233,33 @@ void bind_machine(nb::module_& module) {
         return std::tuple(at.unit, at.bank, at.row);
       },
       "geometry"_a, "burst"_a, "Data bus, bank and row of a burst, by its number.");
+  using npu::timing::NetworkParams, npu::timing::NetworkKind;
+  nb::enum_<NetworkKind>(module, "NetworkKind")
+      .value("IDEAL", NetworkKind::Ideal)
+      .value("CROSSBAR", NetworkKind::Crossbar)
+      .value("MESH", NetworkKind::Mesh);
+  nb::class_<NetworkParams>(module, "NetworkParams", "Names as in NpuConfig.")
+      .def_rw("kind", &NetworkParams::kind)
+      .def_rw("latency_cycles", &NetworkParams::latency_cycles)
+      .def_rw("hop_cycles", &NetworkParams::hop_cycles)
+      .def_rw("columns", &NetworkParams::columns)
+      .def_rw("link_bytes_per_cycle", &NetworkParams::link_bytes_per_cycle)
+      .def_rw("header_bytes", &NetworkParams::header_bytes)
+      .def_rw("buffer_packets", &NetworkParams::buffer_packets)
+      .def_rw("separate_responses", &NetworkParams::separate_responses);
+  module.def(
+      "probe_network",
+      [](const NetworkParams& params, uint32_t cores, uint32_t memories,
+         const std::vector<std::tuple<uint32_t, uint32_t, uint32_t, bool, uint64_t>>& packets,
+         const std::vector<std::pair<uint32_t, uint64_t>>& closed) {
+        std::vector<npu::timing::ProbePacket> list;
+        for (const auto& [source, target, bytes, response, cycle] : packets)
+          list.push_back({source, target, bytes, response, cycle});
+        return npu::timing::probe_network(cores, memories, params, list, closed);
+      },
+      "params"_a, "cores"_a, "memories"_a, "packets"_a,
+      "closed"_a = std::vector<std::pair<uint32_t, uint64_t>>(),
+      "Cycles in which packets (source, target, bytes, response, cycle) arrive.");
   const auto dma = [](TimingParams& p) -> npu::timing::DmaParams& { return p.system.dma; };
   const auto ideal = [](TimingParams& p) -> npu::timing::IdealMemoryParams& { return p.system.ideal; };
   nb::class_<TimingParams>(module, "TimingParams", "Figures of DMA, network and DRAM; names as in NpuConfig.")
@@ -240,9 +268,9 @@ void bind_machine(nb::module_& module) {
       .def_prop_rw(
           "exact", [](TimingParams& p) { return p.system.exact; },
           [](TimingParams& p, bool v) { p.system.exact = v; })
-      .def_prop_rw(
-          "network_latency_cycles", [](TimingParams& p) { return p.system.network.latency_cycles; },
-          [](TimingParams& p, uint64_t v) { p.system.network.latency_cycles = v; })
+      .def_prop_ro(
+          "network", [](TimingParams& p) -> NetworkParams& { return p.system.network; },
+          nb::rv_policy::reference_internal)
       .def_prop_rw(
           "dma_issue_cycles", [dma](TimingParams& p) { return dma(p).issue_cycles; },
           [dma](TimingParams& p, uint64_t v) { dma(p).issue_cycles = v; })
@@ -303,7 +331,8 @@ void bind_simulator(nb::module_& module) {
       .def_ro("bytes_read", &npu::timing::DmaStats::bytes_read)
       .def_ro("bytes_written", &npu::timing::DmaStats::bytes_written)
       .def_ro("bursts_read", &npu::timing::DmaStats::bursts_read)
-      .def_ro("bursts_written", &npu::timing::DmaStats::bursts_written);
+      .def_ro("bursts_written", &npu::timing::DmaStats::bursts_written)
+      .def_ro("scratchpad_bytes", &npu::timing::DmaStats::scratchpad_bytes);
   nb::class_<TimingResult>(module, "TimingResult")
       .def_ro("cycles", &TimingResult::cycles)
       .def_ro("cores", &TimingResult::cores)

@@ -22,6 +22,7 @@ void BurstDma::start(const Transfer& transfer, std::function<void()> done) {
   decoder_free_ = std::max(events_.now(), decoder_free_) + to_ticks(params_.issue_cycles);
   const uint64_t bursts = count_bursts(transfer, place_.burst_bytes);
   ++totals_.transfers;
+  totals_.scratchpad_bytes += transfer.scratchpad_bytes;
   (transfer.store ? totals_.bytes_written : totals_.bytes_read) += transfer.dram_bytes;
   (transfer.store ? totals_.bursts_written : totals_.bursts_read) += bursts;
   const Tick scratchpad =
@@ -78,7 +79,8 @@ void BurstDma::pump() {
                         at.unit,   at.bank,
                         core_,     place_.first_memory_node + at.unit,
                         token,     job.store ? place_.burst_bytes : 0,
-                        job.store, false};
+                        job.store, false,
+                        now};
     if (!place_.network->send(packet)) return enter(State::NetworkFull);
     enter(State::Sending);
     ++pending_.first;
@@ -93,6 +95,7 @@ void BurstDma::pump() {
 bool BurstDma::receive(const Packet& packet) {
   Job& job = jobs_[packet.token];
   --outstanding_;
+  (job.store ? write_latency_ : read_latency_) += events_.now() - packet.sent;
   // Stores have left the scratchpad when they were sent.
   if (!job.store) port_free_ = std::max(port_free_, events_.now()) + job.burst_ticks;
   if (--job.pending == 0) {
@@ -141,6 +144,8 @@ ComponentStats BurstDma::stats(Tick end) {
   put(wait_cycles_, State::Waiting);
   idle_cycles_.set(to_cycles(end) - used);
   transfers_.set(totals_.transfers);
+  read_latency_sum_.set(to_cycles(read_latency_));
+  write_latency_sum_.set(to_cycles(write_latency_));
   read_bursts_.set(totals_.bursts_read);
   written_bursts_.set(totals_.bursts_written);
   return {stats_.component(), stats_.values()};

@@ -53,6 +53,9 @@ class BurstDma final : public Dma, public Node, public Actor {
   Counter transfers_{stats_, "transfers"};
   Counter read_bursts_{stats_, "read_bursts"};
   Counter written_bursts_{stats_, "written_bursts"};
+  Counter read_latency_sum_{stats_,
+                            "read_latency_sum"};  // cycles from sending a request to its answer, over bursts
+  Counter write_latency_sum_{stats_, "write_latency_sum"};
   Counter decode_cycles_{stats_, "decode_cycles"};
   Counter send_cycles_{stats_, "send_cycles"};
   Counter limit_cycles_{stats_, "outstanding_limit_cycles"};
@@ -72,6 +75,7 @@ class BurstDma final : public Dma, public Node, public Actor {
   uint64_t outstanding_ = 0;
   Tick decoder_free_ = 0, local_free_ = 0, next_send_ = 0, port_free_ = 0;
   uint64_t plan_ = 0;
+  Tick read_latency_ = 0, write_latency_ = 0;
   State state_ = State::Idle;
   Tick since_ = 0;
   std::array<Tick, static_cast<size_t>(State::Count)> times_{};

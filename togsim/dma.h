@@ -24,6 +24,7 @@ struct DmaStats {
   uint64_t bytes_written = 0;
   uint64_t bursts_read = 0;
   uint64_t bursts_written = 0;
+  uint64_t scratchpad_bytes = 0;  // over all lanes, both ways
 };
 
 class Dma {

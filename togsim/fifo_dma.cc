@@ -22,6 +22,7 @@ class FifoDma final : public Dma {
     decoder_free_ = std::max(events_.now(), decoder_free_) + to_ticks(params_.issue_cycles);
     const uint64_t bursts = count_bursts(transfer, memory_.burst_bytes());
     ++stats_.transfers;
+    stats_.scratchpad_bytes += transfer.scratchpad_bytes;
     (transfer.store ? stats_.bytes_written : stats_.bytes_read) += transfer.dram_bytes;
     (transfer.store ? stats_.bursts_written : stats_.bursts_read) += bursts;
     if (bursts == 0) return start_local(transfer, std::move(done));

@@ -32,6 +32,7 @@ void FlowDma::start(const Transfer& transfer, std::function<void()> done) {
   decoder_free_ = std::max(events_.now(), decoder_free_) + to_ticks(params_.issue_cycles);
   const uint64_t bursts = count_bursts(transfer, burst_bytes_);
   ++totals_.transfers;
+  totals_.scratchpad_bytes += transfer.scratchpad_bytes;
   (transfer.store ? totals_.bytes_written : totals_.bytes_read) += transfer.dram_bytes;
   (transfer.store ? totals_.bursts_written : totals_.bursts_read) += bursts;
   const Tick scratchpad = (transfer.scratchpad_bytes << kTickBits) / params_.scratchpad_bytes_per_cycle;

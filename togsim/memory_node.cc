@@ -3,12 +3,13 @@
 namespace npu::timing {
 
 MemoryNode::MemoryNode(EventQueue& events, PacketNetwork& network, uint32_t node, uint64_t controller_cycles,
-                       uint32_t response_entries)
+                       uint32_t response_entries, uint32_t burst_bytes)
     : events_(events),
       network_(network),
       node_(node),
       controller_ticks_(to_ticks(controller_cycles)),
-      response_entries_(response_entries) {
+      response_entries_(response_entries),
+      burst_bytes_(burst_bytes) {
   network.attach(node, *this);
 }
 
@@ -48,7 +49,7 @@ void MemoryNode::can_send(bool) {
     Packet packet = packets_[token];
     std::swap(packet.source, packet.target);
     packet.response = true;
-    if (packet.store) packet.bytes = 0;  // an acknowledgement
+    packet.bytes = packet.store ? 0 : burst_bytes_;  // an acknowledgement, or data
     if (!network_.send(packet)) return;
     free_.push_back(token);
     responses_.pop_front();

@@ -16,7 +16,7 @@ class MemoryNode final : public Node, public ChannelOwner, public Actor {
  public:
   // `controller_cycles`: what controller and interface add to the DRAM's own latency.
   MemoryNode(EventQueue& events, PacketNetwork& network, uint32_t node, uint64_t controller_cycles,
-             uint32_t response_entries);
+             uint32_t response_entries, uint32_t burst_bytes);
   void attach(std::unique_ptr<Channel> channel) { channel_ = std::move(channel); }
 
   bool receive(const Packet& packet) override;
@@ -35,6 +35,7 @@ class MemoryNode final : public Node, public ChannelOwner, public Actor {
   uint32_t node_;
   Tick controller_ticks_;
   size_t response_entries_;
+  uint32_t burst_bytes_;
   std::unique_ptr<Channel> channel_;
   std::vector<Packet> packets_;  // by token
   std::vector<uint32_t> free_;

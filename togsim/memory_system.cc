@@ -8,9 +8,9 @@ MemoryStats memory_stats(const MemorySystemParams& params, const std::vector<Dma
     stats.read_bursts += engine.bursts_read;
     stats.written_bursts += engine.bursts_written;
   }
-  const uint64_t buses = uint64_t{params.geometry.channels} * params.geometry.pseudo_channels;
-  const Tick burst = params.banks.timing.t_burst_clocks * params.banks.clock_ticks;
-  stats.busy_cycles = to_cycles((stats.read_bursts + stats.written_bursts) * burst / buses);
+  const Tick burst = params.banked ? params.banks.timing.t_burst_clocks * params.banks.clock_ticks
+                                   : params.ideal_burst_ticks();
+  stats.busy_cycles = to_cycles((stats.read_bursts + stats.written_bursts) * burst / params.units());
   return stats;
 }
 

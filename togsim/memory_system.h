@@ -2,6 +2,7 @@
 // fidelity.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -12,15 +13,9 @@
 #include "dma.h"
 #include "memory.h"
 #include "statistics.h"
+#include "topology.h"
 
 namespace npu::timing {
-
-enum class NetworkKind : uint8_t { Ideal, Crossbar, Mesh };
-
-struct NetworkParams {
-  NetworkKind kind = NetworkKind::Ideal;
-  uint64_t latency_cycles = 10;  // one way; of a mesh: injection and ejection together
-};
 
 struct MemorySystemParams {
   DmaParams dma;
@@ -32,6 +27,14 @@ struct MemorySystemParams {
   BankedParams banks;
   uint64_t controller_cycles = 72;
 
+  uint64_t units() const { return uint64_t{geometry.channels} * geometry.pseudo_channels; }
+  // What is added to the channels' own time.
+  uint64_t memory_cycles() const { return banked ? controller_cycles : ideal.latency_cycles; }
+  // A burst on one of the data buses of the memory without banks.
+  Tick ideal_burst_ticks() const {
+    const double cycles = ideal.burst_bytes * static_cast<double>(units()) / ideal.bytes_per_cycle;
+    return std::max<Tick>(1, static_cast<Tick>(cycles * static_cast<double>(kTicksPerCycle) + 0.5));
+  }
   // Nothing in it depends on single bursts.
   bool streams_only() const { return !banked && network.kind == NetworkKind::Ideal; }
 };

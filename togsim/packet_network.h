@@ -10,6 +10,7 @@
 
 #include "event_queue.h"
 #include "statistics.h"
+#include "topology.h"
 
 namespace npu::timing {
 
@@ -19,12 +20,13 @@ struct Packet {
   uint64_t burst = 0;  // address / burst_bytes
   uint32_t unit = 0;   // of the DRAM
   uint32_t bank = 0;
-  uint32_t source = 0;  // nodes: cores first, then DRAM channels
+  uint32_t source = 0;  // nodes: cores first, then the memory's data buses
   uint32_t target = 0;
   uint32_t token = 0;  // the source's name for it
   uint32_t bytes = 0;  // of payload
   bool store = false;
   bool response = false;
+  Tick sent = 0;  // when it left its source
 };
 
 // What is attached to a network. Requests and responses are independent: a full queue of one does not hold up
@@ -51,5 +53,12 @@ class PacketNetwork {
 // A latency, no bandwidth limit, endless buffers.
 std::unique_ptr<PacketNetwork> make_delay_network(EventQueue& events, uint32_t nodes,
                                                   uint64_t latency_cycles);
+
+// Links, routers, finite buffers.
+std::unique_ptr<PacketNetwork> make_router_network(EventQueue& events, Topology topology,
+                                                   const NetworkParams& params);
+// The one that `params` says, for cores and data buses.
+std::unique_ptr<PacketNetwork> make_packet_network(EventQueue& events, uint32_t cores, uint32_t memories,
+                                                   const NetworkParams& params);
 
 }  // namespace npu::timing

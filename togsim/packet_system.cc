@@ -15,18 +15,21 @@ class PacketSystem final : public MemorySystem {
     params_.banks.bank_groups = geometry.bank_groups;
     params_.banks.banks_per_group = geometry.banks_per_group;
     const uint32_t units = geometry.channels * geometry.pseudo_channels;
-    network_ = make_delay_network(events, cores + units, params.network.latency_cycles);
+    network_ = make_packet_network(events, cores, units, params.network);
     const BurstDmaPlace place{network_.get(), &map_, geometry.burst_bytes, cores};
     for (uint32_t core = 0; core < cores; ++core)
       engines_.push_back(std::make_unique<BurstDma>(events, core, place, params.dma));
     for (uint32_t unit = 0; unit < units; ++unit) {
       memories_.push_back(std::make_unique<MemoryNode>(events, *network_, cores + unit,
-                                                       params.controller_cycles, params.banks.queue_entries));
+                                                       params.memory_cycles(), params.banks.queue_entries,
+                                                       geometry.burst_bytes));
       MemoryNode& memory = *memories_.back();
       params_.banks.unit = unit;
       params_.banks.units = units;
-      memory.attach(
-          make_banked_channel(events, "dram channel " + std::to_string(unit), memory, params_.banks));
+      const std::string name = "dram channel " + std::to_string(unit);
+      memory.attach(params.banked ? make_banked_channel(events, name, memory, params_.banks)
+                                  : make_ideal_channel(events, name, memory, params.ideal_burst_ticks(),
+                                                       params.banks.queue_entries));
     }
   }
 
@@ -50,7 +53,7 @@ class PacketSystem final : public MemorySystem {
     std::string text = network_->holding();
     for (size_t channel = 0; channel < memories_.size(); ++channel) {
       if (const uint64_t bursts = memories_[channel]->in_flight())
-        text += (text.empty() ? "" : "; ") + std::string("DRAM channel ") + std::to_string(channel) +
+        text += (text.empty() ? "" : "; ") + std::string("dram channel ") + std::to_string(channel) +
                 " holds " + std::to_string(bursts) + " bursts";
     }
     return text;

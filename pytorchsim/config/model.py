@@ -14,7 +14,9 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from pytorchsim.config.dram import DramConfig
+from pytorchsim.config.energy import EnergyConfig
 from pytorchsim.config.frozen import Frozen, PowerOfTwo
+from pytorchsim.config.network import NetworkConfig
 
 __all__ = [
     "ArrayConfig",
@@ -197,13 +199,6 @@ class DmaConfig(Frozen):
     max_outstanding: int = Field(2048, ge=1, description="Bursts in flight per engine.")
 
 
-class NetworkConfig(Frozen):
-    """Between the cores' DMA engines and the DRAM."""
-
-    kind: Literal["ideal"] = Field("ideal", description="Model of the network.")
-    latency_cycles: int = Field(10, ge=0, description="One way, in core cycles. Figure of the tpuv3 reference machine.")
-
-
 class NpuConfig(Frozen):
     """The whole machine."""
 
@@ -216,6 +211,7 @@ class NpuConfig(Frozen):
     dma: DmaConfig = DmaConfig()
     network: NetworkConfig = NetworkConfig()
     dram: DramConfig = DramConfig()
+    energy: EnergyConfig = EnergyConfig()
     latency_source: Literal["builtin", "gem5", "both"] = Field(
         "builtin",
         description="Whose cycles tile functions have: the built-in model's, gem5's, or the built-in model's with"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytorchsim.report.bound import BoundBy, CycleShares, bound_by
+from pytorchsim.report.movement import energy_picojoules, summed_statistics
 from pytorchsim.report.record import CallRecord, GraphRecord, KernelFacts, LaunchRecord, TileLatency
 
 __all__ = ["STAGES", "GraphRow", "HostOpRow", "KernelRow", "graph_rows", "host_op_rows", "kernel_rows", "wall_seconds"]
@@ -38,6 +39,8 @@ class KernelRow:
     stack_bytes: int
     assumed_indices: int
     tile_latencies: tuple[TileLatency, ...] = ()
+    energy_picojoules: Mapping[str, float] | None = None
+    statistics: Mapping[str, Mapping[str, int]] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """JSON types, as docs/report.schema.json says."""
@@ -69,6 +72,8 @@ class KernelRow:
             }
             if timed
             else None,
+            "energy_picojoules": None if self.energy_picojoules is None else dict(self.energy_picojoules),
+            "statistics": None if self.statistics is None else {k: dict(v) for k, v in self.statistics.items()},
             "instructions": dict(self.instructions),
             "stack_bytes": self.stack_bytes,
             "assumed_indices": self.assumed_indices,
@@ -165,6 +170,8 @@ def _kernel_row(graph: GraphRecord, launches: list[LaunchRecord]) -> KernelRow:
         burst_bytes=sum(timing.burst_bytes_read + timing.burst_bytes_written for timing in timings) if timed else None,
         transfers=sum(timing.transfers for timing in timings) if timed else None,
         bound_by=bound_by(shares) if timed else None,
+        energy_picojoules=energy_picojoules(timings, graph.config) if timed else None,
+        statistics=summed_statistics(timings) if timed else None,
         instructions=instructions,
         stack_bytes=max(launch.stack_bytes for launch in launches),
         assumed_indices=sum(launch.assumed_indices for launch in launches),

@@ -56,6 +56,17 @@ class Report:
         return _total([row.cycles for row in self.kernels]) if self.timed else None
 
     @property
+    def energy_picojoules(self) -> dict[str, float] | None:
+        """Energy of data movement by place (dram, network, scratchpad). None where nothing was timed."""
+        if not self.timed:
+            return None
+        total: dict[str, float] = {"dram": 0.0, "network": 0.0, "scratchpad": 0.0}
+        for row in self.kernels:
+            for place, picojoules in (row.energy_picojoules or {}).items():
+                total[place] += picojoules
+        return total
+
+    @property
     def timed(self) -> bool:
         """Whether cycles were counted: false in functional mode and when nothing ran."""
         return bool(self.graphs) and all(graph.mode != "functional" for graph in self.graphs)
@@ -73,6 +84,7 @@ class Report:
                 "launches": sum(row.launches for row in self.kernels),
                 "bytes_read": _total([row.bytes_read for row in self.kernels]) if timed else None,
                 "bytes_written": _total([row.bytes_written for row in self.kernels]) if timed else None,
+                "energy_picojoules": self.energy_picojoules,
                 "host_ops": len(self.host_ops),
             },
             "kernels": [row.to_dict() for row in self.kernels],
@@ -122,13 +134,15 @@ class Report:
 _CSV_COLUMNS = (
     "graph", "phase", "name", "origins", "shape", "launches", "cycles", "bytes_read", "bytes_written", "burst_bytes",
     "transfers", "bound_by", "utilisation", "dram_utilisation", "tile_cycles", "scalar_cycles", "load_wait_cycles",
-    "store_wait_cycles", "idle_cycles", "stack_bytes",
+    "store_wait_cycles", "idle_cycles", "stack_bytes", "dram_picojoules", "network_picojoules",
+    "scratchpad_picojoules",
 )  # fmt: skip
 
 
 def _csv_row(kernel: dict[str, Any]) -> dict[str, Any]:
     parts = {f"{part}_cycles": cycles for part, cycles in (kernel["core_cycles"] or {}).items()}
-    flat = kernel | parts
+    energy = {f"{place}_picojoules": value for place, value in (kernel["energy_picojoules"] or {}).items()}
+    flat = kernel | parts | energy
     flat["origins"] = ";".join(kernel["origins"])
     flat["shape"] = "x".join(map(str, kernel["shape"]))
     return {column: flat.get(column) for column in _CSV_COLUMNS}

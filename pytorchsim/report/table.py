@@ -92,6 +92,9 @@ def _totals(report: Report) -> Iterator[Text]:
             f" {_bytes(totals['bytes_read'])} read, {_bytes(totals['bytes_written'])} written,"
             f" {host_ops}"
         )
+        if totals["energy_picojoules"]:
+            parts = ", ".join(f"{place} {value / 1e6:.3f}" for place, value in totals["energy_picojoules"].items())
+            yield Text(f"microjoules of data movement: {parts}")
     else:
         yield Text(f"functional mode: nothing was timed; {launches}, {host_ops}")
     stages = ", ".join(f"{stage} {seconds:.3f}" for stage, seconds in report.wall_seconds.items())

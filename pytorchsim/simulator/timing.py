@@ -52,6 +52,8 @@ class LaunchTiming:
     burst_bytes_read: int
     burst_bytes_written: int
     dram_busy_cycles: int
+    scratchpad_bytes: int = 0
+    """What transfers wrote to and read from the scratchpads, over all lanes: a multicast once per lane."""
     statistics: Mapping[str, Mapping[str, int]] = field(default_factory=dict, repr=False)
     """Counters by component, such as `dma 0` and `dram channel 3`: docs/timing_model.md."""
 
@@ -87,7 +89,10 @@ def _machine_params(config: NpuConfig) -> _native.TimingParams:
 
     params = _native.TimingParams()
     params.launch_cycles = config.core.launch_cycles
-    params.network_latency_cycles = config.network.latency_cycles
+    params.network.kind = _native.NetworkKind[config.network.kind.upper()]
+    for name in type(config.network).model_fields:
+        if name != "kind":
+            setattr(params.network, name, getattr(config.network, name))
     params.dma_issue_cycles = config.dma.issue_cycles
     params.dma_scratchpad_bytes_per_cycle = config.dma.scratchpad_bytes_per_cycle
     params.dma_max_outstanding = config.dma.max_outstanding
@@ -144,5 +149,6 @@ def simulate(traces: Sequence[_native.Trace], config: NpuConfig) -> LaunchTiming
         burst_bytes_read=sum(dma.bursts_read for dma in result.dma) * config.dram.burst_bytes,
         burst_bytes_written=sum(dma.bursts_written for dma in result.dma) * config.dram.burst_bytes,
         dram_busy_cycles=result.dram_busy_cycles,
+        scratchpad_bytes=sum(dma.scratchpad_bytes for dma in result.dma),
         statistics={component: dict(counters) for component, counters in result.components},
     )

@@ -105,6 +105,12 @@ def test_launches_of_a_kernel_are_summed_over_runs_of_its_graph() -> None:
         "launches": 4,
         "bytes_read": 4 * 4096,
         "bytes_written": 4 * 2048,
+        # 10240 bytes of bursts per launch: 43.75 pJ in the DRAM, 6.4 on the way; no byte of scratchpad in this record.
+        "energy_picojoules": {
+            "dram": 4 * 10_240 * 43.75,
+            "network": pytest.approx(4 * 10_240 * 6.4),
+            "scratchpad": 0.0,
+        },
         "host_ops": 1,
     }
     assert values["wall_seconds"] == {"compile": 1.0, "link": 0.0, "functional": 0.5, "timing": 0.0, "host": 0.25}

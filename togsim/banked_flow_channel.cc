@@ -1,10 +1,65 @@
-#include "flow_channel.h"
-
+// Banks with open rows for fast fidelity: each burst takes the first time that its bank, its bank group, the
+// activate window and the data bus have left.
+#include <algorithm>
 #include <utility>
+#include <vector>
+
+#include "flow_channel.h"
+#include "flow_slots.h"
+#include "flow_window.h"
 
 namespace npu::timing {
+namespace {
 
-FlowChannel::FlowChannel(std::string name, const BankedParams& params)
+class BankedFlowChannel final : public FlowChannel {
+ public:
+  BankedFlowChannel(std::string name, const BankedParams& params);
+
+  Tick serve(uint32_t bank, uint64_t row, bool store, Tick arrival) override;
+  Tick written() const override { return written_; }
+  ComponentStats stats(Tick end) override;
+
+ private:
+  struct Bank {
+    uint64_t row = kNoRow;  // none: closed
+    Tick column = 0;        // first column command
+    Tick precharge = 0;
+    Tick activate = 0;
+    Tick refresh = kNever;  // the next one
+  };
+  static constexpr uint64_t kNoRow = ~uint64_t{0};
+
+  void open(Bank& bank, uint64_t row, Tick from);
+  void refresh_bank(Bank& bank, Tick now);
+  void refresh_all(Tick now);
+
+  StatGroup stats_;
+  Counter read_bursts_{stats_, "read_bursts"};
+  Counter written_bursts_{stats_, "written_bursts"};
+  Counter activates_{stats_, "activates"};
+  Counter row_conflicts_{stats_, "row_conflicts"};
+  Counter refreshes_{stats_, "refreshes"};
+  Counter busy_cycles_{stats_, "busy_cycles"};
+  Counter idle_cycles_{stats_, "idle_cycles"};  // stalls are not told apart
+
+  uint32_t banks_per_group_;
+  bool per_bank_;
+  // Figures in ticks.
+  Tick burst_, cl_, cwl_, rcd_[2], rp_, ras_, wr_, rtp_, rfc_, interval_ = 0;
+  Tick turn_[2];  // what the data bus loses by turning to reads, to writes
+  uint64_t batch_;
+  std::vector<Bank> banks_;
+  std::vector<FlowSlots> groups_;
+  FlowQueue queues_[2];  // of reads and of writes
+  FlowSlots bus_, activate_slots_;
+  Tick turn_debt_ = 0;          // not yet taken from the bus
+  Tick next_refresh_ = kNever;  // of all banks
+  uint64_t since_turn_ = 0;
+  Tick written_ = 0;
+  bool last_store_ = false;
+};
+
+BankedFlowChannel::BankedFlowChannel(std::string name, const BankedParams& params)
     : stats_(std::move(name)),
       banks_per_group_(params.banks_per_group),
       per_bank_(params.timing.refresh_per_bank),
@@ -43,7 +98,7 @@ FlowChannel::FlowChannel(std::string name, const BankedParams& params)
   for (size_t bank = 0; bank < banks_.size(); ++bank) banks_[bank].refresh = first + step * bank;
 }
 
-Tick FlowChannel::serve(uint32_t number, uint64_t row, bool store, Tick arrival) {
+Tick BankedFlowChannel::serve(uint32_t number, uint64_t row, bool store, Tick arrival) {
   FlowQueue& queue = queues_[store];
   Bank& bank = banks_[number];
   const uint32_t group = number / banks_per_group_;
@@ -74,7 +129,7 @@ Tick FlowChannel::serve(uint32_t number, uint64_t row, bool store, Tick arrival)
   return column + cl_;
 }
 
-void FlowChannel::open(Bank& bank, uint64_t row, Tick from) {
+void BankedFlowChannel::open(Bank& bank, uint64_t row, Tick from) {
   Tick ready = std::max(from, bank.activate);
   if (bank.row != kNoRow) {
     ready = std::max(from, bank.precharge) + rp_;
@@ -88,7 +143,7 @@ void FlowChannel::open(Bank& bank, uint64_t row, Tick from) {
   bank.activate = activate + ras_ + rp_;
 }
 
-void FlowChannel::refresh_bank(Bank& bank, Tick now) {
+void BankedFlowChannel::refresh_bank(Bank& bank, Tick now) {
   const Tick due = bank.refresh + (now - bank.refresh) / interval_ * interval_;
   const Tick begin = bank.row == kNoRow ? std::max(due, bank.activate) : std::max(due, bank.precharge) + rp_;
   bank.row = kNoRow;
@@ -96,7 +151,7 @@ void FlowChannel::refresh_bank(Bank& bank, Tick now) {
   bank.refresh = due + interval_;
 }
 
-void FlowChannel::refresh_all(Tick now) {
+void BankedFlowChannel::refresh_all(Tick now) {
   const Tick due = next_refresh_ + (now - next_refresh_) / interval_ * interval_;
   Tick begin = due;
   for (Bank& bank : banks_)
@@ -108,12 +163,18 @@ void FlowChannel::refresh_all(Tick now) {
   next_refresh_ = due + interval_;
 }
 
-ComponentStats FlowChannel::stats(Tick end) {
+ComponentStats BankedFlowChannel::stats(Tick end) {
   const uint64_t bursts = read_bursts_.value() + written_bursts_.value();
   busy_cycles_.set(std::min(to_cycles(bursts * burst_), to_cycles(end)));
   idle_cycles_.set(to_cycles(end) - busy_cycles_.value());
   if (interval_) refreshes_.set(end / (interval_ / (per_bank_ ? banks_.size() : 1)));
   return {stats_.component(), stats_.values()};
+}
+
+}  // namespace
+
+std::unique_ptr<FlowChannel> make_banked_flow_channel(std::string name, const BankedParams& params) {
+  return std::make_unique<BankedFlowChannel>(std::move(name), params);
 }
 
 }  // namespace npu::timing
