@@ -28,6 +28,9 @@ _VECTOR_LMUL = 2
 _OVERLAPPED = 1.85
 """What a pair of blocks takes, times its exponentials: measured, mostly the issue of its instructions."""
 
+_LIMITED = 1.8
+"""What a step takes where positions mask keys, times one where they do not: measured."""
+
 _COUNTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
 """Heads of a step, and blocks of queries and keys, that are tried."""
 
@@ -100,6 +103,13 @@ class AttentionTile:
             return count
         end = min((query_tile + 1) * self.queries * self.lanes, problem.queries)
         return min(count, (end - 1) // (self.keys * self.lanes) + 1)
+
+    def whole_key_tiles(self, problem: AttentionProblem, query_tile: int) -> int:
+        """Those of them where no position masks a key."""
+        keys = self.keys * self.lanes
+        count = self.key_tiles(problem, query_tile)
+        whole = count if problem.mask is not None else min(count, problem.keys // keys)
+        return min(whole, (query_tile * self.queries * self.lanes + 1) // keys) if problem.causal else whole
 
     def buffers(self, problem: AttentionProblem) -> dict[str, BufferNeed]:
         """Every buffer of the kernel by name."""
@@ -191,6 +201,7 @@ def _cycles(problem: AttentionProblem, tile: AttentionTile, config: NpuConfig) -
     heads, queries, _ = tile.counts(problem)
     outer = math.prod(problem.batch[:-1])
     steps = outer * heads * sum(tile.key_tiles(problem, number) for number in range(queries))
+    whole = outer * heads * sum(tile.whole_key_tiles(problem, number) for number in range(queries))
     pieces = lanes / vector
     beats = vector * F32.bits / config.core.datapath_bits
     exponentials = vector / config.core.sfu_elements_per_cycle
@@ -212,7 +223,7 @@ def _cycles(problem: AttentionProblem, tile: AttentionTile, config: NpuConfig) -
     bandwidth = config.dram_bytes_per_cycle
     latency = config.dram.latency_cycles + 2.0 * config.network.latency_cycles
     units = outer * heads * queries
-    compute = steps * (step + 60) + units * ends
+    compute = (whole + _LIMITED * (steps - whole)) * (step + 60) + units * ends
     dram = (steps * load_step + units * (load_query + store)) / bandwidth
     first, last = (load_query + load_step) / bandwidth + latency, store / bandwidth + latency
     return max(compute, dram) + first + last

@@ -63,6 +63,9 @@ def test_tiles_of_keys_behind_the_last_query_are_left_out() -> None:
     assert [tile.key_tiles(full, number) for number in range(4)] == [4, 4, 4, 4]
     causal = problem((2,), 1024, 1024, 64, causal=True)
     assert [tile.key_tiles(causal, number) for number in range(4)] == [1, 2, 3, 4]
+    assert [tile.whole_key_tiles(causal, number) for number in range(4)] == [0, 1, 2, 3]
+    ends = problem((2,), 1024, 1000, 64)
+    assert [tile.whole_key_tiles(ends, number) for number in range(4)] == [3, 3, 3, 3]
 
 
 def test_every_choice_fits_and_does_not_depend_on_the_number_of_cores() -> None:
