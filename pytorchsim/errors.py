@@ -25,6 +25,8 @@ __all__ = [
     "SpadOverflowError",
     "TimingError",
     "UnsupportedError",
+    "VerificationError",
+    "VerificationWarning",
 ]
 
 
@@ -62,6 +64,10 @@ class HostOpWarning(PyTorchSimWarning):
 
 class RecompileLimitWarning(PyTorchSimWarning):
     """Not strict: this compile exhausts Dynamo's recompile limit; what needs another one runs in eager on the host."""
+
+
+class VerificationWarning(PyTorchSimWarning):
+    """`options={"verify": True}`: results that could not be compared."""
 
 
 class CompileError(PyTorchSimError):
@@ -155,3 +161,31 @@ class Gem5VersionWarning(PyTorchSimWarning):
 
 class TimingError(PyTorchSimError):
     """The timing simulator cannot play a launch: the trace is not of this machine, or its cores wait for each other."""
+
+
+class VerificationError(PyTorchSimError):
+    """`options={"verify": True}`: a kernel stored something else than eager computes from the same values.
+
+    `operation` and `node` are those of the FX graph, `index` is that of the first element that differs, `dump` a folder
+    with the kernel's artifacts and both tensors.
+    """
+
+    def __init__(  # noqa: PLR0913  the facts of the error, all by keyword
+        self,
+        *,
+        kernel: str,
+        operation: str,
+        node: str,
+        index: tuple[int, ...],
+        actual: float,
+        expected: float,
+        differing: int,
+        elements: int,
+        dump: str,
+    ) -> None:
+        self.kernel, self.operation, self.node, self.index = kernel, operation, node, index
+        self.actual, self.expected, self.dump = actual, expected, dump
+        super().__init__(
+            f"kernel {kernel!r} computes {operation} (FX node {node}) unlike eager: at {index} it is {actual!r}, eager"
+            f" has {expected!r}; {differing} of {elements} elements differ\n  artifacts: {dump}"
+        )

@@ -26,17 +26,20 @@ DEFAULT_MODE: Mode = "functional+timing"
 
 @dataclass(frozen=True)
 class Session:
-    """The machine a graph is compiled for, how it runs, whether work on the host is an error, and tiles that the user
-    prescribes."""
+    """The machine a graph is compiled for, how it runs, whether work on the host is an error, tiles that the user
+    prescribes, and whether each kernel's results are compared with eager's."""
 
     config: NpuConfig
     mode: Mode = DEFAULT_MODE
     strict: bool = False
     tiles: TileChoices = NO_CHOICES
+    verify: bool = False
 
     def options_json(self) -> str:
         """Everything but the machine, as one line of JSON with sorted keys."""
         options: dict[str, object] = {"mode": self.mode, "strict": self.strict}
+        if self.verify:
+            options["verify"] = True
         if self.tiles.entries:
             options["tiles"] = {key: dict(sizes) for key, sizes in self.tiles.entries}
         return json.dumps(options, sort_keys=True, separators=(",", ":"))

@@ -18,7 +18,7 @@ from pytorchsim.errors import ConfigError
 
 __all__ = ["OPTION_NAMES", "parse_options"]
 
-OPTION_NAMES = ("config", "mode", "strict", "tiles")
+OPTION_NAMES = ("config", "mode", "strict", "tiles", "verify")
 
 
 def parse_options(options: Mapping[str, Any] | None = None, mode: str | None = None) -> Session:
@@ -27,7 +27,8 @@ def parse_options(options: Mapping[str, Any] | None = None, mode: str | None = N
     Args:
         options: `config` (a preset's name, a path, a mapping or an `NpuConfig`; default `tpuv3`), `strict` (bool,
             default False), `mode` (`functional+timing`, the default, `functional` or `timing`), `tiles` (`heuristic`,
-            the default, or the path of a JSON file with tile sizes: `pytorchsim.config.tiles`).
+            the default, or the path of a JSON file with tile sizes: `pytorchsim.config.tiles`), `verify` (bool,
+            default False: compare each kernel's results with eager's).
         mode: torch.compile's own argument, which names tuning presets of Inductor.
 
     Raises:
@@ -44,12 +45,16 @@ def parse_options(options: Mapping[str, Any] | None = None, mode: str | None = N
     for name in given:
         if name not in OPTION_NAMES:
             raise ConfigError(f"unknown option {name!r}.{_suggest(name, OPTION_NAMES)}")
-    return Session(
+    session = Session(
         config=load_config(given.get("config", DEFAULT_PRESET)),
         mode=_mode(given.get("mode", DEFAULT_MODE)),
-        strict=_strict(given.get("strict", False)),
+        strict=_flag("strict", given.get("strict", False)),
         tiles=_tiles(given.get("tiles", HEURISTIC)),
+        verify=_flag("verify", given.get("verify", False)),
     )
+    if session.verify and session.mode == "timing":
+        raise ConfigError("option 'verify': in mode 'timing' no results are computed, so there is nothing to compare")
+    return session
 
 
 def _mode(value: object) -> Mode:
@@ -58,9 +63,9 @@ def _mode(value: object) -> Mode:
     return cast(Mode, value)
 
 
-def _strict(value: object) -> bool:
+def _flag(name: str, value: object) -> bool:
     if not isinstance(value, bool):
-        raise ConfigError(f"option 'strict' is True or False, not {value!r}")
+        raise ConfigError(f"option {name!r} is True or False, not {value!r}")
     return value
 
 

@@ -55,4 +55,7 @@ _SETTINGS: dict[str, Any] = {
 
 def inductor_settings(session: Session) -> dict[str, Any]:
     """The patches for a graph of `session`."""
-    return {**_SETTINGS, "_pre_fusion_custom_pass": HostOpPolicy(session)}
+    settings = {**_SETTINGS, "_pre_fusion_custom_pass": HostOpPolicy(session)}
+    if session.verify:  # the module refers to its FX graph, which no cache keeps
+        settings["force_disable_caches"] = True
+    return settings

@@ -13,6 +13,7 @@ Assumes: one plain `call` (no graph partition, see settings.py), static shapes. 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from torch._inductor import ir
@@ -23,7 +24,9 @@ from torch._inductor.virtualized import V
 from pytorchsim.config.session import current_session
 from pytorchsim.frontend.graph_definition import GraphDefinition
 from pytorchsim.frontend.policy import refuse_or_record
+from pytorchsim.frontend.reference_nodes import reference_node
 from pytorchsim.runtime.host_ops import HostOp
+from pytorchsim.runtime.verification import register_reference
 
 __all__ = ["NpuSubgraphWrapper", "NpuWrapper", "create_wrapper"]
 
@@ -52,6 +55,15 @@ class _NpuKernels(PythonWrapperCodegen):
     def record_fact(self, section: str, entry: dict[str, Any]) -> None:
         """Keep a fact (JSON types) with the graph, for the report; also a warm cache has it. Sections are lists."""
         self._root().definition.record_fact(section, entry)
+
+    def verify_launch(self, kernel: str, stored: Mapping[str, str]) -> None:
+        """Behind a launch, where the session asks for it: compare what it stored (expressions by buffer name)."""
+        if not current_session().verify:
+            return
+        nodes = {name: reference_node(name) for name in stored}
+        pairs = ", ".join(f"{nodes[name]!r}: {stored[name]}" for name in sorted(stored) if nodes[name] is not None)
+        if pairs:
+            self.writeline(f"npu.verify_launch({kernel}, {{{pairs}}})")  # type: ignore[no-untyped-call]
 
     def record_host_op(self, op: HostOp) -> None:
         """Keep an operation that runs on the host with the graph; a repeated one (same buffer) counts once."""
@@ -121,6 +133,10 @@ class NpuWrapper(_NpuKernels):
                 try:
                 """
             )
+            if current_session().verify:
+                module: Any = V.graph.module
+                number, inputs = register_reference(module), ", ".join(V.graph.graph_input_names)
+                self.prefix.writeline(f"    npu.verify_against({number}, [{inputs}])")
 
     def get_wrapper_call_indent(self) -> int:
         return super().get_wrapper_call_indent() + 1  # inside the `try`

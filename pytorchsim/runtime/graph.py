@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from pytorchsim.config.environment import read_environment
@@ -24,6 +24,8 @@ from pytorchsim.runtime.progress import ProgressLine
 from pytorchsim.runtime.session import thread_session
 
 if TYPE_CHECKING:
+    import torch
+
     from pytorchsim.mlir.program import Program
 
 __all__ = ["Graph", "load_graph"]
@@ -78,7 +80,7 @@ class Graph:
             raise RuntimeError(f"graph {self.name!r} is linked; kernel {name!r} comes too late")
         parsed = KernelMetadata.parse(name, metadata)
         folder = None if self._dump_dir is None else self._dump_dir / self.name / name
-        kernel = Kernel(self, parsed, build_kernel(name, mlir_text, self.config, folder))
+        kernel = Kernel(self, parsed, mlir_text, build_kernel(name, mlir_text, self.config, folder))
         self._kernels.append(kernel)
         return kernel
 
@@ -120,8 +122,21 @@ class Graph:
         stack: list[GraphRecord] = self._running.__dict__.setdefault("records", [])
         stack.append(record)
 
+    def verify_against(self, reference: int, inputs: Sequence[Any]) -> None:
+        """The call that has begun is compared with FX graph `reference`, launch by launch."""
+        from pytorchsim.runtime.verification import Verification
+
+        self._running.verification = Verification(reference, inputs)
+
+    def verify_launch(self, kernel: Kernel, stored: Mapping[str, torch.Tensor]) -> None:
+        """`kernel` has stored these results, by FX node. VerificationError: one is not eager's."""
+        self._running.verification.check(kernel, stored)
+
     def end(self) -> None:
         """The call that `begin()` started is over, by an error or not."""
+        verification = self._running.__dict__.pop("verification", None)
+        if verification is not None:
+            verification.finish()
         thread_session().end(self._running.records.pop())
 
 

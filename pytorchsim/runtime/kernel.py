@@ -17,11 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pytorchsim.mlir.build import build_kernel
 from pytorchsim.report.record import KernelFacts, LaunchRecord
 from pytorchsim.runtime.latencies import TILE_LATENCIES, TileKey
 from pytorchsim.runtime.session import ThreadSession, thread_session
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pytorchsim.mlir.compiled_kernel import CompiledKernel
     from pytorchsim.mlir.program import Program
     from pytorchsim.runtime.gem5_latencies import Latencies, SecondSource
@@ -63,9 +66,12 @@ class KernelMetadata:
 class Kernel:
     """A kernel as the generated module holds it: `kernel.run(arg0_1, buf0)`."""
 
-    def __init__(self, graph: Graph, metadata: KernelMetadata, compiled: Future[CompiledKernel]) -> None:
+    def __init__(
+        self, graph: Graph, metadata: KernelMetadata, mlir_text: str, compiled: Future[CompiledKernel]
+    ) -> None:
         self._graph = graph
         self._metadata = metadata
+        self._mlir_text = mlir_text
         self._compiled = compiled
         self._tiles: dict[str, TileKey] | None = None  # of the graph's one program
         self._second_sources: dict[int, SecondSource] = {}  # by core
@@ -82,6 +88,10 @@ class Kernel:
     def cancel(self) -> None:
         """The compiled kernel is not needed any more: if its compilation has not begun, it does not begin."""
         self._compiled.cancel()
+
+    def dump(self, folder: Path) -> None:
+        """Compile the kernel anew and write every stage to `folder`."""
+        build_kernel(self.name, self._mlir_text, self._graph.config, folder).result()
 
     def run(self, *tensors: torch.Tensor) -> None:
         """Launch the kernel on all cores of the machine.

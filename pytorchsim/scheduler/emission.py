@@ -61,6 +61,10 @@ class _Arguments:
         numbers = {definition.name: number for number, definition in enumerate(definitions)}
         return {buffer: numbers[name] for buffer, name in self.names.items()}
 
+    def stored_slots(self) -> list[tuple[str, int]]:
+        """Argument number of each buffer that is stored."""
+        return [(buffer, slot) for buffer, slot in self.slots().items() if self.names[buffer] in self.stored]
+
     def directions(self) -> list[str]:
         """`store` or `load` for each argument."""
         definitions = self.kernel.args.python_argdefs()[0]
@@ -151,6 +155,7 @@ def _define_and_call(
     _, call_arguments, _, types = arguments.kernel.args.python_argdefs()
     with V.set_kernel_handler(arguments.kernel):
         wrapper.generate_kernel_call(name, call_arguments, triton=False, arg_types=types, device=device)
+    wrapper.verify_launch(name, {buffer: str(call_arguments[slot]) for buffer, slot in arguments.stored_slots()})
     return str(name)
 
 
