@@ -16,7 +16,7 @@ CPP_SOURCES := $(sort $(shell find togsim third_party -name '*.h' -o -name '*.cc
 BUILD_INPUTS := $(CPP_SOURCES) $(sort $(shell find CMakeLists.txt togsim third_party -name CMakeLists.txt)) \
   $(sort $(wildcard pytorchsim/target/*.py))
 
-.PHONY: help demo test test-slow lint format sanitize wheel docs install build clean
+.PHONY: help demo test models test-slow lint format sanitize wheel docs install build clean
 
 help:  ## This list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 20
@@ -26,6 +26,11 @@ demo: build  ## Set up, run an example, compare with eager, print the cycle tabl
 
 test: build  ## Set up, run the tests. LAYERS="ops fusion" and PYTEST="-x -k relu" narrow it
 	@$(BIN)/python tools/run_layers.py $(LAYERS) $(foreach stage,$(STAGES),--stage $(stage)) --pytest='-m "not slow" $(PYTEST)'
+
+models: build  ## The model suites, then the README's table of models from their results
+	@mkdir -p build && rm -f build/models.jsonl
+	@PYTORCHSIM_MODEL_RESULTS=build/models.jsonl $(BIN)/python tools/run_layers.py models --pytest='-m "not slow" $(PYTEST)'
+	@$(BIN)/python tools/coverage_table.py build/models.jsonl
 
 test-slow: build  ## The tests that take long
 	@$(BIN)/python tools/run_layers.py $(LAYERS) --pytest='-m slow $(PYTEST)'

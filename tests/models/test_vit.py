@@ -1,0 +1,8 @@
+"""Does ViT compute what eager computes?"""
+
+from __future__ import annotations
+
+from tests.models.suite import gradient_test, value_test
+
+test_values = value_test("vit")
+test_gradients = gradient_test("vit")
