@@ -12,7 +12,7 @@ __all__ = ["MobileNetV2", "ResNet18"]
 
 def _conv_norm(inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1) -> list[nn.Module]:
     convolution = nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False)
-    nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")  # values keep their size
+    nn.init.kaiming_normal_(convolution.weight, nonlinearity="relu")  # values keep their size
     return [convolution, nn.BatchNorm2d(outputs)]
 
 

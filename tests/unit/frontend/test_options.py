@@ -36,9 +36,15 @@ def test_a_config_in_every_form(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"stric": True}, "unknown option 'stric'. Did you mean 'strict'? Known: 'config', 'mode', 'strict', 'tiles'."),
-        ({"max_autotune": True}, "unknown option 'max_autotune'. Known: 'config', 'mode', 'strict', 'tiles'."),
-        ({1: True}, "unknown option 1. Known: 'config', 'mode', 'strict', 'tiles'."),
+        (
+            {"stric": True},
+            "unknown option 'stric'. Did you mean 'strict'? Known: 'config', 'mode', 'strict', 'tiles', 'verify'.",
+        ),
+        (
+            {"max_autotune": True},
+            "unknown option 'max_autotune'. Known: 'config', 'mode', 'strict', 'tiles', 'verify'.",
+        ),
+        ({1: True}, "unknown option 1. Known: 'config', 'mode', 'strict', 'tiles', 'verify'."),
         ({"strict": 1}, "option 'strict' is True or False, not 1"),
         (
             {"mode": "timings"},
