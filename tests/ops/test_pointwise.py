@@ -111,6 +111,59 @@ def test_signed_zeros_keep_their_sign(check: Check) -> None:
         assert torch.equal(torch.signbit(check(function, zeros)), torch.signbit(function(zeros))), function.__name__
 
 
+SIGNED_ZEROS = torch.tensor([0.0, -0.0, float("nan"), 1.0, -1.0]).repeat(13)
+CLAMPS = {
+    "relu": torch.relu,
+    "relu6": torch.nn.functional.relu6,
+    "hardtanh": torch.nn.functional.hardtanh,
+    "hardtanh at 0": lambda x: torch.nn.functional.hardtanh(x, 0.0, 6.0),
+    "clamp min": lambda x: x.clamp(min=0.0),
+    "clamp max": lambda x: x.clamp(max=0.0),
+    "clamp": lambda x: x.clamp(0.0, 1.0),
+    "clamp at -0": lambda x: x.clamp(-0.0, 1.0),
+    "clamp max -0": lambda x: x.clamp(max=-0.0),
+    "leaky relu": torch.nn.functional.leaky_relu,
+    "threshold": lambda x: torch.nn.functional.threshold(x, 0.0, 0.0),
+    "elu": torch.nn.functional.elu,
+    "hardswish": torch.nn.functional.hardswish,
+    "hardshrink": torch.nn.functional.hardshrink,
+    "fmod": lambda x: torch.fmod(x, 1.0),
+    "remainder": lambda x: torch.remainder(x, 1.0),
+    "frac": torch.frac,
+    "sign": torch.sign,
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
+def test_signs_of_zeros_survive_clamps(config: str, dtype: torch.dtype) -> None:
+    """Eager's clamps and `relu` give the value itself where it equals the bound. Where it depends on the length of the
+    tensor which zero eager gives (maximum and amax of zeros of both signs, softshrink), nothing is promised."""
+    zeros = SIGNED_ZEROS.to(dtype)
+    on_float32_only = () if dtype != torch.float64 else ("elu", "fmod", "remainder")
+    functions = {name: function for name, function in CLAMPS.items() if name not in on_float32_only}
+    torch._dynamo.reset()
+    compiled = torch.compile(
+        lambda x: [function(x) for function in functions.values()],
+        backend="pytorchsim",
+        fullgraph=True,
+        options={"config": config, "strict": True},
+    )
+    for name, ours in zip(functions, compiled(zeros), strict=True):
+        eagers = functions[name](zeros)
+        assert torch.equal(ours.isnan(), eagers.isnan()), name
+        zero = eagers == 0
+        assert torch.equal(ours == 0, zero), name
+        assert torch.equal(torch.signbit(ours[zero]), torch.signbit(eagers[zero])), name
+
+
+def test_extrema_of_equal_zeros(check: Check) -> None:
+    zeros = torch.full((3, 70), -0.0)
+    for function in (torch.maximum, torch.minimum):
+        assert torch.signbit(check(function, zeros, zeros.clone())).all()
+    for reduction in (torch.amax, torch.amin):
+        assert torch.signbit(check(lambda x, reduction=reduction: reduction(x, 1), zeros)).all()
+
+
 FUNCTIONS = [torch.exp, torch.log, torch.sin, torch.cos, torch.tanh, torch.erf, torch.atan, torch.sigmoid, torch.rsqrt]
 
 
