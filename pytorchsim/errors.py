@@ -21,6 +21,7 @@ __all__ = [
     "PyTorchSimWarning",
     "RecompileLimitError",
     "RecompileLimitWarning",
+    "ReportError",
     "SetupError",
     "SpadOverflowError",
     "TimingError",
@@ -44,6 +45,10 @@ class ConfigError(PyTorchSimError):
 
 class SetupError(PyTorchSimError):
     """A tool the package needs is missing or has the wrong version."""
+
+
+class ReportError(PyTorchSimError):
+    """A report cannot be written where it should be."""
 
 
 class UnsupportedError(PyTorchSimError):
@@ -116,15 +121,20 @@ class SpadOverflowError(PyTorchSimError):
         budget_bytes: int,
         shares: dict[str, int],
         smallest: dict[str, int] | None = None,
+        limit: str = "scratchpad_bytes_per_lane",
     ) -> None:
+        """`limit`: the key of the config that sets the budget."""
         self.kernel, self.origins, self.tile = kernel, origins, tile
         self.used_bytes, self.budget_bytes, self.shares, self.smallest = used_bytes, budget_bytes, shares, smallest
+        self.limit = limit
+        what = "stack" if limit == "stack_reserve_bytes" else "scratchpad"
+        other = "fewer operations in one kernel" if limit == "stack_reserve_bytes" else "smaller tensors"
         parts = ", ".join(f"{name} {size}" for name, size in shares.items())
         hint = f" Smallest candidate tried: {smallest}." if smallest else ""
         super().__init__(
-            f"kernel {kernel!r} (from {', '.join(origins) or 'unknown'}) needs {used_bytes} bytes of scratchpad per"
+            f"kernel {kernel!r} (from {', '.join(origins) or 'unknown'}) needs {used_bytes} bytes of {what} per"
             f" lane, the budget is {budget_bytes}; tile {tile}; shares: {parts}.{hint}"
-            " Use a config with a larger `scratchpad_bytes_per_lane`, or smaller tensors."
+            f" Use a config with a larger `{limit}`, or {other}."
         )
 
 

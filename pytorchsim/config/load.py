@@ -93,7 +93,7 @@ def _unknown_name(name: str, path: Path) -> str:
     if looks_like_path:
         return f"config file {path} does not exist"
     known = preset_names()
-    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
     return f"unknown config {name!r}: neither a preset ({', '.join(known)}) nor a file.{hint}"
 

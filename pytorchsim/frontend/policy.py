@@ -101,7 +101,8 @@ def _host_op_of(node: Any) -> HostOp:
     """The facts about an IR node: operation, FX node, shape, dtype, and the model's source line."""
     origin = _origin(node)
     size, dtype = _shape_and_dtype(node, origin)
-    file, line, code = _source_line(getattr(origin, "stack_trace", None))
+    traces = [getattr(candidate, "stack_trace", None) for candidate in _origins(node)]
+    file, line, code = _source_line(next((trace for trace in traces if trace), None))
     return HostOp(
         op=_op_name(node),
         fx_node="" if origin is None else origin.name,
@@ -116,8 +117,13 @@ def _host_op_of(node: Any) -> HostOp:
 
 def _origin(node: Any) -> torch.fx.Node | None:
     """The FX node behind an IR node; with several, the one that computes the result (the last)."""
+    return next(iter(_origins(node)), None)
+
+
+def _origins(node: Any) -> list[torch.fx.Node]:
+    """The FX nodes behind an IR node, the likeliest first."""
     candidates = [node.origin_node, getattr(node, "fx_node", None), *reversed(list(node.origins))]
-    return next((candidate for candidate in candidates if isinstance(candidate, torch.fx.Node)), None)
+    return [candidate for candidate in candidates if isinstance(candidate, torch.fx.Node)]
 
 
 def _op_name(node: Any) -> str:

@@ -54,7 +54,9 @@ def _ours(error: BaseException) -> PyTorchSimError | None:
 def _passed_on(error: PyTorchSimError) -> PyTorchSimError:
     """A copy of `error` whose class is also one that Dynamo does not wrap. It is still an instance of its old class."""
     base = type(error)
-    namespace = {"__module__": base.__module__, "__doc__": base.__doc__}
+    message = str(error)
+    # Dynamo appends advice about its own stack trace to the arguments of whatever passes.
+    namespace = {"__module__": base.__module__, "__doc__": base.__doc__, "__str__": lambda _: message}
     cls: Any = type(base.__name__, (base, ShortenTraceback), namespace)
     copy = cls.__new__(cls, *error.args)
     # Our own constructors take facts, not messages: only Dynamo's part is constructed, the facts are carried over.

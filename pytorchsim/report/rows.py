@@ -43,7 +43,7 @@ class KernelRow:
     statistics: Mapping[str, Mapping[str, int]] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON types, as docs/report.schema.json says."""
+        """JSON types, as report.schema.json says."""
         timed = self.cycles is not None
         shares = self.shares
         return {

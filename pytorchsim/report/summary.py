@@ -1,6 +1,6 @@
 """`Report`: the last top-level call of a thread, to print, to store, to compute with.
 
-In: a `CallRecord`, or None when nothing ran. Out: a table, a dict (docs/report.schema.json), a CSV file.
+In: a `CallRecord`, or None when nothing ran. Out: a table, a dict (report.schema.json next to this file), a CSV file.
 Assumes: made when asked for; later calls do not change it.
 """
 
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pytorchsim.errors import ReportError
 from pytorchsim.report.record import CallRecord, thread_record
 from pytorchsim.report.rows import (
     STAGES,
@@ -72,7 +73,7 @@ class Report:
         return bool(self.graphs) and all(graph.mode != "functional" for graph in self.graphs)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as JSON types; valid against docs/report.schema.json."""
+        """Everything as JSON types; valid against report.schema.json next to this file."""
         cycles = self.cycles
         timed = self.timed
         return {
@@ -97,12 +98,18 @@ class Report:
         """Write one line per kernel, with a header. Lists are joined by `;`, sizes by `x`.
 
         Raises:
-            OSError: the file cannot be written.
+            ReportError: the file cannot be written.
         """
-        with Path(path).open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, fieldnames=_CSV_COLUMNS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(_csv_row(row.to_dict()) for row in self.kernels)
+        try:
+            with Path(path).open("w", newline="", encoding="utf-8") as file:
+                writer = csv.DictWriter(file, fieldnames=_CSV_COLUMNS, lineterminator="\n")
+                writer.writeheader()
+                writer.writerows(_csv_row(row.to_dict()) for row in self.kernels)
+        except OSError as error:
+            raise ReportError(
+                f"the report cannot be written to {os.fspath(path)!r}: {error.strerror or error}; name a file in a"
+                " folder that exists and can be written to"
+            ) from error
 
     def print(self) -> None:
         """Print the table on stdout, as wide as the terminal; where there is none, 120 columns wide."""

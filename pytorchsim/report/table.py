@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 __all__ = ["tables"]
 
 
+_NAME_WIDTH = 18
+"""Columns of text that a line of a kernel's name takes, but for longer words."""
+
+_LEGEND = (
+    "  in cycles of a tile: array, fill: systolic arrays at work, filling and draining; vector: lanes; dram: transfers;"
+    " scalar: control"
+)
+
 _WIDE = 110
 """Columns of text from which on the kernel table has every column."""
 
@@ -38,6 +46,8 @@ def tables(report: Report, width: int) -> Iterator[Table | Text]:
     if notes:
         yield Text("Notes", style="bold")
         yield from notes
+        if any("(array " in note.plain for note in notes):
+            yield Text(_LEGEND)
 
 
 def _kernel_table(report: Report, *, wide: bool) -> Table:
@@ -47,9 +57,8 @@ def _kernel_table(report: Report, *, wide: bool) -> Table:
     cells = [_kernel_cells(row, total) for row in report.kernels]
     for name in _kernel_columns(wide):
         numeric = name in _NUMERIC
-        table.add_column(
-            name, justify="right" if numeric else "left", no_wrap=numeric or name == "bound by", overflow="fold"
-        )
+        whole = numeric or name in ("bound by", "kernel")
+        table.add_column(name, justify="right" if numeric else "left", no_wrap=whole, overflow="fold")
     for row in cells:
         table.add_row(*[row[name] for name in _kernel_columns(wide)])
     if not cells:
@@ -69,7 +78,7 @@ def _kernel_cells(row: KernelRow, total_cycles: int) -> dict[str, str]:
     cycles = row.cycles
     timed = cycles is not None
     return {
-        "kernel": row.facts.name,
+        "kernel": _broken_name(row.facts.name),
         "origins": ", ".join(row.facts.origins),
         "shape": "x".join(map(str, row.facts.shape)) or "scalar",
         "runs": str(row.launches),
@@ -133,6 +142,16 @@ def _notes(report: Report) -> Iterator[Text]:
                 facts = isinstance(entry, dict)
                 detail = ", ".join(f"{key} {value}" for key, value in entry.items()) if facts else entry
                 yield Text(f"  {graph.name}, {section}: {detail}")
+
+
+def _broken_name(name: str) -> str:
+    """Lines of whole words: a table would break a name wherever a column ends."""
+    lines = [""]
+    for word in name.split("_"):
+        if lines[-1] and len(lines[-1]) + len(word) > _NAME_WIDTH:
+            lines.append("")
+        lines[-1] += f"{word}_"
+    return "\n".join(lines)[:-1]
 
 
 def _counted(count: int, noun: str, plural: str) -> str:

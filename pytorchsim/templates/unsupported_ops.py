@@ -10,7 +10,9 @@ __all__ = ["UNSUPPORTED"]
 
 _BY_REASON = {
     "sorts, searches and partial reductions are not built yet": "partial_accumulate sort dot bucketize",
-    "random numbers are not built yet": "load_seed rand randn randint64 rand_eager",
+    "random numbers are not built yet; call eval() or use p=0 for dropout, pass random tensors in as inputs": (
+        "load_seed rand randn randint64 rand_eager"
+    ),
     "this special function has no lane implementation": (
         "airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 digamma gammainc gammaincc i0 i0e i1 i1e igamma igammac"
         " log_ndtr"

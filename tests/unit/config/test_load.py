@@ -98,6 +98,7 @@ def test_a_dump_loads_to_the_same_machine() -> None:
         ("nonsense-name", r"unknown config 'nonsense-name': neither a preset \(gem5_minor, mobile, tiny"),
         ("no/such.yaml", r"no/such\.yaml does not exist"),
         ({"base": "mobil"}, r"Did you mean 'mobile'\?"),
+        ({"base": "nope"}, r"unknown config 'nope'.*nor a file\.$"),
         ({"base": 3}, r"base: expected a preset's name or a path, not 3"),
         ({"core": {"lane": 8}}, r"unknown key 'core\.lane'\. Did you mean 'core\.lanes'\?"),
         ({"lanes": 8}, r"unknown key 'lanes'\. Did you mean 'core\.lanes'\?"),

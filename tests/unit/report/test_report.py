@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,15 @@ import jsonschema
 import pytest
 
 import pytorchsim
+import pytorchsim.report as report_package
 from pytorchsim.config import load_config
+from pytorchsim.errors import ReportError
 from pytorchsim.report.bound import CycleShares, bound_by
 from pytorchsim.report.record import CallRecord, GraphRecord, KernelFacts, LaunchRecord, set_thread_record
 from pytorchsim.report.summary import NOTHING_RAN, Report, report_of
 from pytorchsim.simulator.timing import CoreTiming, LaunchTiming
 
-SCHEMA = json.loads((Path(__file__).parents[3] / "docs" / "report.schema.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads((Path(report_package.__file__).parent / "report.schema.json").read_text(encoding="utf-8"))
 CONFIG = load_config("tpuv3")
 
 HOST_OP = {
@@ -248,3 +251,22 @@ def test_table_fits_the_terminal(width: int) -> None:
     assert max(map(len, lines)) <= width
     if width >= 80:
         assert any("123,456,789" in line and "compute" in line for line in lines)
+
+
+@pytest.mark.parametrize("path", ["no/such/folder/kernels.csv", "."])
+def test_a_path_that_cannot_be_written(tmp_path: Path, path: str) -> None:
+    with pytest.raises(ReportError, match=r"cannot be written to .*; name a file in a folder") as caught:
+        report_of(None).to_csv(tmp_path / path)
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_names_break_between_words_and_notes_have_a_legend() -> None:
+    short = launch(measured=timing())
+    reasons = ("tile chosen of 18 that fit: 1436 cycles (array 564, fill 92)",)
+    facts = replace(short.kernel, name="npu_native_layer_norm_backward_0", reasons=reasons)
+    call = CallRecord([graph(replace(short, kernel=facts))])
+    text = str(report_of(call))
+    for word in ("npu_native_layer_", "norm_backward_0"):
+        assert word in text
+    assert "array, fill: systolic arrays at work" in text
+    assert "array, fill" not in str(report_of(CallRecord([graph(launch(measured=timing()))])))

@@ -18,7 +18,7 @@ from pytorchsim.report.record import set_thread_record
 from pytorchsim.runtime import Graph, Kernel, load_graph
 from pytorchsim.runtime.latencies import TILE_LATENCIES
 
-SCHEMA = Path(__file__).parents[3] / "docs" / "report.schema.json"
+SCHEMA = Path(__file__).parents[3] / "pytorchsim" / "report" / "report.schema.json"
 SHAPE = (47, 10)
 # A name of its own: else the module of another test's graph may be loaded already, and nothing is defined.
 CONFIG = load_config({"base": "tiny", "name": "tiny-runtime"})
