@@ -15,7 +15,7 @@ from typing import Any
 from pytorchsim.config.session import Session
 from pytorchsim.runtime.host_ops import HostOp
 
-__all__ = ["KERNEL_NAME", "GraphDefinition", "python_literal"]
+__all__ = ["KERNEL_NAME", "GraphDefinition", "KernelDefinition", "python_literal"]
 
 KERNEL_NAME = "KERNEL_NAME"
 
@@ -24,10 +24,17 @@ _PROVENANCE = ("origins", "source_lines")
 
 
 @dataclass(frozen=True)
-class _Kernel:
+class KernelDefinition:
+    """A kernel of a graph; `text` still has the placeholder: what equal kernels have in common."""
+
     name: str
-    text: str  # still with the placeholder: what equal kernels have in common
+    text: str
     metadata: dict[str, Any]
+
+    @property
+    def module(self) -> str:
+        """The text with the kernel's name."""
+        return self.text.replace(KERNEL_NAME, self.name)
 
 
 class GraphDefinition:
@@ -35,7 +42,7 @@ class GraphDefinition:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._kernels: list[_Kernel] = []
+        self._kernels: list[KernelDefinition] = []
         self._facts: dict[str, list[dict[str, Any]]] = {}
         self._host_ops: dict[str, HostOp] = {}
 
@@ -47,6 +54,14 @@ class GraphDefinition:
     def has_kernel(self, name: str) -> bool:
         """Whether `name` is a kernel of this graph."""
         return any(kernel.name == name for kernel in self._kernels)
+
+    def kernel(self, name: str) -> KernelDefinition:
+        """The kernel `name`."""
+        return next(kernel for kernel in self._kernels if kernel.name == name)
+
+    def replace_kernel(self, kernel: KernelDefinition) -> None:
+        """`kernel` in place of the one of its name."""
+        self._kernels = [kernel if known.name == kernel.name else known for known in self._kernels]
 
     def record_fact(self, section: str, entry: dict[str, Any]) -> None:
         """Append `entry` to a section of the facts."""
@@ -70,7 +85,7 @@ class GraphDefinition:
                 return kernel.name
         name = f"{hint}_{next_suffix()}"
         own = {key: list(value) if key in _PROVENANCE else value for key, value in metadata.items()}
-        self._kernels.append(_Kernel(name, text, own))
+        self._kernels.append(KernelDefinition(name, text, own))
         return name
 
     def lines(self, phase: str, graph: Any) -> Iterator[str]:
@@ -78,7 +93,7 @@ class GraphDefinition:
         host_ops = [op.to_dict() for op in self.host_ops]
         facts = {**self._facts, "host_ops": host_ops}
         arguments = {
-            "name": repr(self._name(phase, graph)),
+            "name": repr(self.name(phase, graph)),
             "config": python_literal(self._session.config.canonical_json()),
             "options": python_literal(self._session.options_json()),
             "facts": python_literal(_json(facts)),
@@ -87,11 +102,11 @@ class GraphDefinition:
             yield f"announce_host_ops({host_ops!r})"
         yield f"npu = load_graph({', '.join(f'{name}={value}' for name, value in arguments.items())})"
         for kernel in self._kernels:
-            text = python_literal(kernel.text.replace(KERNEL_NAME, kernel.name))
+            text = python_literal(kernel.module)
             metadata = python_literal(_json(kernel.metadata))
             yield f"{kernel.name} = npu.kernel({kernel.name!r}, {text}, {metadata})"
 
-    def _name(self, phase: str, graph: Any) -> str:
+    def name(self, phase: str, graph: Any) -> str:
         """From the content, not from a counter: the module may be cached and loaded by a process with other graphs."""
         inputs = {
             name: [list(map(str, value.get_size())), list(map(str, value.get_stride())), str(value.get_dtype())]

@@ -22,6 +22,7 @@ from torch._inductor.utils import IndentedBuffer
 from torch._inductor.virtualized import V
 
 from pytorchsim.config.session import current_session
+from pytorchsim.frontend.graph_compilation import Build, GraphCompilation
 from pytorchsim.frontend.graph_definition import GraphDefinition
 from pytorchsim.frontend.policy import refuse_or_record
 from pytorchsim.frontend.reference_nodes import reference_node
@@ -37,7 +38,7 @@ class _NpuKernels(PythonWrapperCodegen):
     def _root(self) -> NpuWrapper:
         raise NotImplementedError
 
-    def define_npu_kernel(self, name_hint: str, mlir_text: str, metadata: dict[str, Any]) -> str:
+    def define_npu_kernel(self, name_hint: str, mlir_text: str, metadata: dict[str, Any], build: Build) -> str:
         """Define a kernel of this graph, or find it: equal texts are one kernel.
 
         Args:
@@ -45,12 +46,15 @@ class _NpuKernels(PythonWrapperCodegen):
             mlir_text: the kernel's module with `KERNEL_NAME` wherever the kernel's name belongs.
             metadata: JSON types. `origins` and `source_lines` (lists) of later definitions are added to the first
                 one's; with any other difference the kernel is another one.
+            build: makes the kernel for a machine like the session's with shorter vectors, if its frame is too large.
 
         Returns:
             The kernel's name, which is also the module's variable: what to pass to `generate_kernel_call`.
         """
         root = self._root()
-        return root.definition.define_kernel(name_hint, mlir_text, metadata, root.next_kernel_suffix)
+        name = root.definition.define_kernel(name_hint, mlir_text, metadata, root.next_kernel_suffix)
+        root.compilation.start(root.definition.kernel(name), build)
+        return name
 
     def record_fact(self, section: str, entry: dict[str, Any]) -> None:
         """Keep a fact (JSON types) with the graph, for the report; also a warm cache has it. Sections are lists."""
@@ -107,6 +111,7 @@ class NpuWrapper(_NpuKernels):
 
     def __init__(self) -> None:
         self.definition = GraphDefinition(current_session())
+        self.compilation = GraphCompilation(current_session().config)
         super().__init__()  # type: ignore[no-untyped-call]
 
     def _root(self) -> NpuWrapper:
@@ -155,7 +160,10 @@ class NpuWrapper(_NpuKernels):
         """The module's text. Kernels and facts are complete by now, which is why they are written here."""
         if self.definition.host_ops:
             self.imports.writeline("from pytorchsim.runtime.host_ops import announce_host_ops")
-        for line in self.definition.lines(_phase(is_inference), V.graph):
+        phase = _phase(is_inference)
+        for kernel in self.compilation.settle(self.definition.name(phase, V.graph)):
+            self.definition.replace_kernel(kernel)
+        for line in self.definition.lines(phase, V.graph):
             self.header.writeline(line)
         return super().generate(is_inference)  # type: ignore[no-untyped-call]
 

@@ -16,11 +16,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from pytorchsim.config.environment import read_environment
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.errors import CompileError
-from pytorchsim.mlir.cache import shared_store
+from pytorchsim.mlir.cache import ContentStore, shared_store
 from pytorchsim.mlir.compiled_kernel import CompiledKernel
 from pytorchsim.mlir.program import Program
 from pytorchsim.mlir.stored import keep_kernel, keep_program, kernel_key, program_key, stored_kernel, stored_program
@@ -34,19 +35,36 @@ _GRACE_SECONDS = 2.0
 def build_kernel(name: str, mlir_text: str, config: NpuConfig, dump_dir: Path | None = None) -> Future[CompiledKernel]:
     """`compiler.compile_kernel`, whose errors come with the future, or the same kernel from the store.
 
-    As many kernels are compiled at a time as there are LLVM workers.
+    As many kernels are compiled at a time as there are LLVM workers. As long as somebody holds a kernel's future that
+    did not fail, the same thread gets the same one again.
     """
     store = shared_store()
     key = kernel_key(name, mlir_text, config)
+    held = (threading.get_ident(), key, dump_dir)
+    future = _held.get(held)
+    if future is None or (future.done() and (future.cancelled() or future.exception() is not None)):
+        future = _held[held] = _build(name, mlir_text, config, dump_dir, store, key)
+    return future
+
+
+_held: WeakValueDictionary[tuple[int, str, Path | None], Future[CompiledKernel]] = WeakValueDictionary()
+"""By thread, because whoever gives up a kernel may cancel it."""
+
+
+def _build(
+    name: str, mlir_text: str, config: NpuConfig, dump_dir: Path | None, store: ContentStore | None, key: str
+) -> Future[CompiledKernel]:
     if store is not None and dump_dir is None and (known := stored_kernel(store, key)) is not None:
         done: Future[CompiledKernel] = Future()
         done.set_result(known)
         return done
 
+    threads, begun = _threads, _threads.cancellations
+
     def compile_and_keep() -> CompiledKernel:
         from pytorchsim.mlir.compiler import compile_kernel
 
-        kernel = compile_kernel(name, mlir_text, config, dump_dir)
+        kernel = compile_kernel(name, mlir_text, config, dump_dir, wanted=lambda: threads.cancellations == begun)
         if store is not None:
             keep_kernel(store, key, kernel)
         return kernel
@@ -69,11 +87,12 @@ def build_program(kernels: Sequence[CompiledKernel], config: NpuConfig) -> Progr
 
 
 def cancel_builds() -> None:
-    """Give up every kernel that is waiting or in LLVM: their futures raise a CompileError.
+    """Give up every kernel that is waiting, on its way to LLVM or there: their futures raise a CompileError.
 
     The next `build_kernel` works as ever, with new workers.
     """
     _threads.cancel()
+    _held.clear()  # what is on its way to LLVM just now is not waited for again
     workers = sys.modules.get("pytorchsim.mlir.workers")
     if workers is not None:
         workers.interrupt_shared_pool()
@@ -89,6 +108,7 @@ class _CompileThreads:
         self._lock = threading.Lock()
         self._waiting: deque[tuple[Future[CompiledKernel], Callable[[], CompiledKernel]]] = deque()
         self._running: set[threading.Thread] = set()
+        self.cancellations = 0
 
     def submit(self, work: Callable[[], CompiledKernel], most: int) -> Future[CompiledKernel]:
         """Run `work` on one of at most `most` threads."""
@@ -105,6 +125,7 @@ class _CompileThreads:
         """What has not begun does not begin."""
         with self._lock:
             waiting, self._waiting = self._waiting, deque()
+            self.cancellations += 1
         for future, _ in waiting:
             if future.set_running_or_notify_cancel():
                 future.set_exception(CompileError("its compilation was interrupted"))

@@ -86,12 +86,13 @@ def check_budget(kernel: CompiledKernel, config: NpuConfig) -> None:
     once = {buffer.symbol: buffer.bytes // buffer.copies for buffer in kernel.buffers}
     slice_bytes, reserve = core.scratchpad_bytes_per_lane, core.stack_reserve_bytes
     frames = {f"frame of {function}": size for function, size in kernel.frame_bytes.items()}
+    one_tile = {**once, "stack frames": kernel.stack_bytes}
     checks = (
-        (kernel.buffer_bytes + reserve, slice_bytes, {**whole, "stack reserve": reserve}),
-        (kernel.stack_bytes, reserve, frames),
-        (sum(once.values()) + kernel.stack_bytes, slice_bytes // 2, {**once, "stack frames": kernel.stack_bytes}),
+        ("scratchpad_bytes_per_lane", kernel.buffer_bytes + reserve, slice_bytes, {**whole, "stack reserve": reserve}),
+        ("stack_reserve_bytes", kernel.stack_bytes, reserve, frames),
+        ("scratchpad_bytes_per_lane", sum(once.values()) + kernel.stack_bytes, slice_bytes // 2, one_tile),
     )
-    for used_bytes, budget_bytes, shares in checks:
+    for limit, used_bytes, budget_bytes, shares in checks:
         if used_bytes > budget_bytes:
             raise SpadOverflowError(
                 kernel=kernel.name,
@@ -100,4 +101,5 @@ def check_budget(kernel: CompiledKernel, config: NpuConfig) -> None:
                 used_bytes=used_bytes,
                 budget_bytes=budget_bytes,
                 shares=shares,
+                limit=limit,
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
@@ -42,7 +42,13 @@ __all__ = [
 ]
 
 
-def compile_kernel(name: str, mlir_text: str, config: NpuConfig, dump_dir: Path | None = None) -> CompiledKernel:
+def compile_kernel(
+    name: str,
+    mlir_text: str,
+    config: NpuConfig,
+    dump_dir: Path | None = None,
+    wanted: Callable[[], bool] = lambda: True,
+) -> CompiledKernel:
     """Compile one kernel module.
 
     Args:
@@ -50,6 +56,7 @@ def compile_kernel(name: str, mlir_text: str, config: NpuConfig, dump_dir: Path 
         mlir_text: the module as `KernelBuilder.text` gives it.
         config: the machine.
         dump_dir: where every stage is written, numbered; nothing is written without it.
+        wanted: asked before LLVM is; a CompileError where the kernel is not wanted any more.
 
     Raises:
         IRVerificationError: the module breaks a rule. AssemblyAuditError: LLVM's code would leave the lanes.
@@ -74,6 +81,8 @@ def compile_kernel(name: str, mlir_text: str, config: NpuConfig, dump_dir: Path 
     names = [name, *(function for function in translated if function != name)]
     started = time.perf_counter()
     dump = Dump(dump_dir)
+    if not wanted():
+        raise CompileError("its compilation was interrupted", kernel=name)
     outputs = {function: _run_llvm(name, function, translated[function], config, dump) for function in names}
     _audit(name, outputs, dump)
     seconds["llvm"] = time.perf_counter() - started

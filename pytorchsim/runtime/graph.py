@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
     from pytorchsim.mlir.program import Program
 
-__all__ = ["Graph", "load_graph"]
+__all__ = ["Graph", "load_graph", "note_compilation"]
+
+_compilation_seconds: dict[str, float] = {}
+"""What compiling the kernels took so far, by graph; the graph takes it when it is loaded."""
 
 _PHASES = ("inference", "forward", "backward")
 
@@ -46,7 +49,7 @@ class Graph:
         self._dump_dir = read_environment().dump_dir
         self._kernels: list[Kernel] = []
         self._program: Program | None = None
-        self._build_seconds: dict[str, float] = {"compile": 0.0, "link": 0.0}
+        self._build_seconds: dict[str, float] = {"compile": _compilation_seconds.pop(name, 0.0), "link": 0.0}
         self._lock = threading.Lock()  # of _build_seconds, which the first run takes
         self._running = threading.local()
 
@@ -138,6 +141,11 @@ class Graph:
         if verification is not None:
             verification.finish()
         thread_session().end(self._running.records.pop())
+
+
+def note_compilation(name: str, seconds: float) -> None:
+    """The process waited for kernels of graph `name` before there was a module to load."""
+    _compilation_seconds[name] = seconds
 
 
 def load_graph(*, name: str, config: str, options: str, facts: str) -> Graph:

@@ -6,21 +6,23 @@ In: scheduler nodes. Out: effects on Inductor's graph: a kernel definition, its 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+from torch._inductor import ir
 from torch._inductor.codegen.common import Kernel
 from torch._inductor.ops_handler import NoopHandler
 from torch._inductor.scheduler import SchedulerNode
 from torch._inductor.virtualized import V
 
 from pytorchsim.config.model import NpuConfig
-from pytorchsim.errors import UnsupportedError
+from pytorchsim.errors import SpadOverflowError, UnsupportedError
 from pytorchsim.scheduler.origins import Origins, origins_of
 from pytorchsim.scheduler.recording import record_loops
 from pytorchsim.templates.base import BuiltKernel, FusedNodes, Refusal, TemplateBuffer
+from pytorchsim.templates.long_rows import LongRows, Part, plan_long_rows
 from pytorchsim.templates.loop_kernel import build_loop_kernel
 from pytorchsim.templates.loop_program import LoopProgram
 from pytorchsim.templates.merge_axes import merge_axes
@@ -78,9 +80,11 @@ def emit_loop_kernel(nodes: Sequence[SchedulerNode], config: NpuConfig) -> None:
     try:
         program = merge_axes(_record(kernel, nodes).program(frozenset(kernel.removed_buffers)))
         if program.stores and 0 not in program.sizes:
-            arguments = _program_arguments(kernel, program)
-            built = build_loop_kernel(_NAME_PLACEHOLDER, program, arguments.slots(), origins.operators, config)
-            _define_and_call(arguments, built, program.sizes, origins, nodes[0].get_device())
+            plan = plan_long_rows(program, config)
+            if plan is None:
+                _emit_program(kernel, Part(program), config, origins, nodes[0].get_device())
+            else:
+                _emit_long_rows(plan, config, origins, nodes[0].get_device())
     except UnsupportedError as error:
         raise _located(error, origins, nodes) from error
     _settle(kernel)
@@ -90,7 +94,6 @@ def emit_template_kernel(
     template_node: SchedulerNode, fused: FusedNodes, refusals: Sequence[Refusal], config: NpuConfig
 ) -> None:
     """The kernel of a template with what is fused into it; `refusals` are kept with the graph."""
-    del config  # the template has its own
     nodes = [node for node in (*fused.prologues, template_node, *fused.epilogues) if isinstance(node, SchedulerNode)]
     origins = origins_of(nodes)
     buffer = template_node.node
@@ -108,15 +111,60 @@ def emit_template_kernel(
             arguments.load(name)
         for name in recorded.stores:
             arguments.store(name)
-        built = buffer.npu_template.build(_NAME_PLACEHOLDER, buffer, recorded, arguments.slots(), origins.operators)
+        template, slots = buffer.npu_template, arguments.slots()
+
+        def build(machine: NpuConfig) -> BuiltKernel:
+            return template.on(machine).build(_NAME_PLACEHOLDER, buffer, recorded, slots, origins.operators)
+
         shape = tuple(int(size) for size in buffer.get_size())
-        name = _define_and_call(arguments, built, shape, origins, template_node.get_device())
+        name = _define_and_call(arguments, build, config, shape, origins, template_node.get_device())
     except UnsupportedError as error:
         raise _located(error, origins, nodes) from error
     _settle(kernel)
     wrapper: Any = V.graph.wrapper_code
     for refusal in refusals:
         wrapper.record_fact(NOT_FUSED, {"kernel": name, "node": refusal.node, "reason": refusal.reason})
+
+
+def _emit_program(
+    kernel: _NpuKernel,
+    part: Part,
+    config: NpuConfig,
+    origins: Origins,
+    device: torch.device | None,
+    reasons: tuple[str, ...] = (),
+) -> None:
+    """The kernel of one program, and its call."""
+    program = part.program
+    arguments = _program_arguments(kernel, program)
+    slots = arguments.slots()
+
+    def build(machine: NpuConfig) -> BuiltKernel:
+        built = build_loop_kernel(
+            _NAME_PLACEHOLDER, program, slots, origins.operators, machine, row_tiles=part.row_tiles
+        )
+        return replace(built, reasons=(*reasons, *built.reasons))
+
+    _define_and_call(arguments, build, config, program.sizes, origins, device)
+
+
+def _emit_long_rows(plan: LongRows, config: NpuConfig, origins: Origins, device: torch.device | None) -> None:
+    """The kernels of a plan, with workspaces that live as long as they run."""
+    wrapper: Any = V.graph.wrapper_code
+    names, buffers = {}, []
+    for workspace in plan.workspaces:
+        dtype = getattr(torch, workspace.dtype.name)
+        buffer = ir.Buffer(
+            name=None, layout=ir.FixedLayout(device or torch.device("cpu"), dtype, [workspace.elements], [1])
+        )
+        names[workspace.name] = V.graph.register_buffer(buffer, set_name=True)
+        wrapper.codegen_allocation(buffer)
+        buffers.append(buffer)
+    for part in plan.parts:
+        named = replace(part, program=part.program.rename_buffers(names))
+        _emit_program(_NpuKernel(), named, config, origins, device, (plan.reason,))
+    for buffer in buffers:
+        wrapper.codegen_free(buffer)
 
 
 def _record(kernel: _NpuKernel, nodes: Sequence[SchedulerNode]) -> LoopRecorder:
@@ -140,9 +188,19 @@ def _program_arguments(kernel: _NpuKernel, program: LoopProgram) -> _Arguments:
 
 
 def _define_and_call(
-    arguments: _Arguments, built: BuiltKernel, shape: tuple[int, ...], origins: Origins, device: torch.device | None
+    arguments: _Arguments,
+    build: Callable[[NpuConfig], BuiltKernel],
+    config: NpuConfig,
+    shape: tuple[int, ...],
+    origins: Origins,
+    device: torch.device | None,
 ) -> str:
     wrapper: Any = V.graph.wrapper_code  # ours: frontend/wrapper.py
+    try:
+        built = build(config)
+    except SpadOverflowError as error:  # of tile search: there is no kernel yet, so it has no name of its own
+        facts = {**error.__dict__, "kernel": origins.hint}
+        raise SpadOverflowError(**facts) from error
     metadata = {
         "origins": list(origins.operators),
         "source_lines": list(origins.source_lines),
@@ -151,7 +209,7 @@ def _define_and_call(
         "slots": arguments.directions(),
         "reasons": list(built.reasons),
     }
-    name = wrapper.define_npu_kernel(origins.hint, built.mlir, metadata)
+    name = wrapper.define_npu_kernel(origins.hint, built.mlir, metadata, build)
     _, call_arguments, _, types = arguments.kernel.args.python_argdefs()
     with V.set_kernel_handler(arguments.kernel):
         wrapper.generate_kernel_call(name, call_arguments, triton=False, arg_types=types, device=device)
@@ -168,4 +226,4 @@ def _settle(kernel: _NpuKernel) -> None:
 def _located(error: UnsupportedError, origins: Origins, nodes: Sequence[SchedulerNode]) -> UnsupportedError:
     """The same refusal with the place in the model and the shape."""
     shapes = ", ".join(str(tuple(output.node.get_size())) for node in nodes for output in node.get_outputs())
-    return type(error)(f"{error}; in {origins}, output shapes {shapes}")
+    return type(error)(f"{origins}: {error}; output shapes {shapes}")

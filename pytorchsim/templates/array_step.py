@@ -76,7 +76,8 @@ class ArraySchedule:
         queued = max(1, config.array.queue_entries // tile.vector)
         window = min(rows, queued)
         ahead = max(1, min(queued // rows, _MOST_MATRICES_AHEAD, tile.k_blocks))
-        piece = min(tile.lanes, builders.longest_vector(config, max(dtype.bits, 16), STEP_LMUL))
+        lmul = min(STEP_LMUL, config.core.max_lmul)
+        piece = min(tile.lanes, builders.longest_vector(config, max(dtype.bits, 16), lmul))
         pieces, bits = tile.lanes // piece, accumulator_dtype(dtype).bits
         return cls(rows, window, tile.k_blocks, ahead, pieces, piece, tile.vector, tile.arrays, bits, tile.row_parts)
 

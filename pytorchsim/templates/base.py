@@ -8,17 +8,20 @@ applies it when the fusion really happens. Every refusal goes through `decline`:
 
 from __future__ import annotations
 
+import copy
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from torch._inductor import ir
 from torch._inductor.scheduler import BaseSchedulerNode
 from torch.utils._ordered_set import OrderedSet
+
+from pytorchsim.config.model import NpuConfig
 
 __all__ = [
     "BuiltKernel",
@@ -101,7 +104,9 @@ class BuiltKernel:
 
 
 class MLIRTemplate(ABC):
-    """One operation that has a kernel form of its own."""
+    """One operation that has a kernel form of its own, on the machine `_config`."""
+
+    _config: NpuConfig
 
     REDUCTION_EPILOGUE_ALIASING: ClassVar[tuple[str, ...] | None] = None
     """The coordinates of the result that a reduction behind it addresses, the reduced one last. None: it cannot
@@ -134,6 +139,12 @@ class MLIRTemplate(ABC):
     @abstractmethod
     def record(self, template: TemplateBuffer, fused: FusedNodes, removed: frozenset[str]) -> Recorded:
         """The fused nodes over the template's frame; stores to `removed` buffers are left out."""
+
+    def on(self, config: NpuConfig) -> Self:
+        """The same template for another machine."""
+        other = copy.copy(self)
+        other._config = config
+        return other
 
     @abstractmethod
     def build(

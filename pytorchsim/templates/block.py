@@ -57,14 +57,15 @@ BufferKey = Access | StoreBuffer | Accumulator | Kept | IndexTileKey
 
 @dataclass
 class Block:
-    """Where the buffers are (`pointers`), the scalar `origins` of axes that several tiles share, and the row-level
-    `values` so far."""
+    """Where the buffers are (`pointers`), the scalar `origins` of axes that several tiles share, the row-level
+    `values` so far, and the results that reductions have (`reduced`)."""
 
     program: LoopProgram
     tile: Tile
     pointers: dict[BufferKey, ir.Value]
     origins: dict[int, ir.Value]
     values: dict[int, ir.Value] = field(default_factory=dict)
+    reduced: dict[int, Partial] = field(default_factory=dict)
 
     def row_address(self, block: ir.Value) -> ir.Value:
         return arith.muli(block, builders.index_constant(self.tile.vector_elements))
@@ -95,6 +96,9 @@ class Block:
                 continue
             if operation.access is not None:
                 values[number] = self._load(operation.access, operation.access.dtype, address)
+                continue
+            if operation.name == "reduced_value":
+                values[number] = self.reduced[operation.operands[0]][0]
                 continue
             if operation.position is not None:
                 if positions is None:
@@ -163,6 +167,11 @@ class Block:
         if dtype == I32 and operation.dtype.bits > I32.bits:
             return arith.extsi(vector_type(operation.dtype, self.tile.vector_elements), value)
         return value
+
+    def settle(self, reduction: int, partial: Partial) -> None:
+        """`partial` is the whole result of a reduction from here on."""
+        self.reduced[reduction] = partial
+        self.values[reduction] = self.result(reduction, partial)
 
     def fold(self, reduction: int, partial: Partial, lanes: int) -> Partial:
         """One row's partial results over the vector and the lanes, where the tile spreads a row over them."""

@@ -135,14 +135,14 @@ def _depths(tile: GemmTile, problem: GemmProblem, fusion: GemmFusion) -> Iterato
 
 def _row_vector(problem: GemmProblem, config: NpuConfig) -> int:
     """Rows that are pushed and popped at once."""
-    longest = STEP_LMUL * config.core.vlen_bits // problem.accumulator.bits
+    longest = min(STEP_LMUL, config.core.max_lmul) * config.core.vlen_bits // problem.accumulator.bits
     queue = 1 << (config.array.queue_entries.bit_length() - 1)
     return min(longest, queue, max(2, _power_of_two(problem.m)))
 
 
 def _product_vector(problem: GemmProblem, config: NpuConfig) -> int:
     """Products that are computed at once on the lanes; at least the rows whose sums stand side by side."""
-    longest = LANE_STEP_LMUL * config.core.vlen_bits // problem.accumulator.bits
+    longest = min(LANE_STEP_LMUL, config.core.max_lmul) * config.core.vlen_bits // problem.accumulator.bits
     return max(min(longest, _power_of_two(problem.k)), 2, min(ROWS_AT_ONCE, _power_of_two(problem.m)))
 
 

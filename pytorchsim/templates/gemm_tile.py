@@ -247,9 +247,12 @@ RESULT = "<result>"
 
 def fused_tile(program: LoopProgram, block: Block, config: NpuConfig) -> Tile:
     """How a program over a frame runs on a block: a vector lies along the walked axis; slots are its rows."""
-    shape = vector_shape(program, plan_stages(program), config.core.vlen_bits)
-    of_positions = LARGEST_GROUP * config.core.vlen_bits // I32.bits  # by which the ends of blocks are masked
-    vector = min(shape.elements, of_positions)
+    core = config.core
+    shape = vector_shape(program, plan_stages(program), core.vlen_bits, core.max_lmul)
+    of_positions = (
+        min(LARGEST_GROUP, core.max_lmul) * core.vlen_bits // I32.bits
+    )  # by which the ends of blocks are masked
+    vector = max(2, min(shape.elements, of_positions))
     while block.pitch % vector:
         vector //= 2
     rank = len(block.sizes)

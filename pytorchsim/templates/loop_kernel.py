@@ -27,11 +27,11 @@ from pytorchsim.templates.block import BufferKey, StoreBuffer
 from pytorchsim.templates.gathers import IndexForm, IndexTileKey, Phase
 from pytorchsim.templates.loop_buffers import loop_buffers
 from pytorchsim.templates.loop_program import Access, LoopProgram, direct_load
-from pytorchsim.templates.stages import Stage, plan_stages
+from pytorchsim.templates.stages import Stage
 from pytorchsim.templates.tile import BUFFER_COPIES
 from pytorchsim.templates.tile_descriptors import TileTransfer, access_transfer, index_tile_transfer
 from pytorchsim.templates.tile_functions import StagedFunction, StreamedStage, TileFunctions
-from pytorchsim.templates.tile_search import TileSearch, search
+from pytorchsim.templates.tile_search import cheapest
 
 __all__ = ["build_loop_kernel"]
 
@@ -63,13 +63,20 @@ class _Gathering:
 
 
 def build_loop_kernel(
-    name: str, program: LoopProgram, slots: Mapping[str, int], origins: tuple[str, ...], config: NpuConfig
+    name: str,
+    program: LoopProgram,
+    slots: Mapping[str, int],
+    origins: tuple[str, ...],
+    config: NpuConfig,
+    *,
+    row_tiles: int = 1,
 ) -> BuiltKernel:
-    """The kernel `name` of `program`; `slots` gives each buffer's argument number.
+    """The kernel `name` of `program`; `slots` gives each buffer's argument number. Rows are cut into at least
+    `row_tiles` tiles.
 
     Raises SpadOverflowError where no tile fits.
     """
-    stages, found = _cheapest(program, config)
+    stages, found = cheapest(program, config, row_tiles=row_tiles)
     if found.tile is None:
         used = found.smallest_footprint
         raise SpadOverflowError(
@@ -90,13 +97,6 @@ def build_loop_kernel(
         else:
             control.resident(functions.resident())
         return BuiltKernel(kernel.text(), tile.describe(), found.reasons)
-
-
-def _cheapest(program: LoopProgram, config: NpuConfig) -> tuple[tuple[Stage, ...], TileSearch]:
-    """The best tile with values computed again in each walk, or with values kept from walk to walk."""
-    plans = [plan_stages(program), plan_stages(program, keep=True)]
-    found = [(stages, search(program, stages, config)) for stages in dict.fromkeys(plans)]
-    return min(found, key=lambda each: each[1].cycles)
 
 
 class _Control:

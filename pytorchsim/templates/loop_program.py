@@ -8,7 +8,7 @@ is the same for every point of the row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -72,7 +72,7 @@ class Access:
 class Operation:
     """One value. `access` is set for `load`, `constant` for `constant`, `reduction` (sum, max ...) for `reduce`,
     which folds its operand over the reduced axes, `position` for `position`, whose value is an affine function of the
-    axes. `dtype` is the type computed in.
+    axes. `reduced_value` is the value at the position that a reduction gives. `dtype` is the type computed in.
 
     A `scan` folds up to each element, in the order of the reduced axes: its operands are n `carry` operations, which
     stand for what the element before has made, then the n new values; it is number `constant` of them. What a `carry`
@@ -90,11 +90,12 @@ class Operation:
 @dataclass(frozen=True)
 class Store:
     """The value `value` goes to `access`, converted to the type in memory, by `op` (plain, or combined with what is
-    there, in index order)."""
+    there, in index order). `in_place`: into memory that another buffer of the graph names, which may be loaded here."""
 
     access: Access
     value: int
     op: TransferOp = TransferOp.STORE
+    in_place: bool = False
 
 
 @dataclass(frozen=True)
@@ -170,6 +171,18 @@ class LoopProgram:
     def scans(self) -> tuple[int, ...]:
         """The operations that are scans."""
         return tuple(number for number, op in enumerate(self.operations) if op.name == "scan")
+
+    def rename_buffers(self, names: Mapping[str, str]) -> LoopProgram:
+        """The same program with other names for some buffers."""
+
+        def renamed(access: Access) -> Access:
+            return replace(access, buffer=names.get(access.buffer, access.buffer))
+
+        operations = tuple(
+            op if op.access is None else replace(op, access=renamed(op.access)) for op in self.operations
+        )
+        stores = tuple(replace(store, access=renamed(store.access)) for store in self.stores)
+        return replace(self, operations=operations, stores=stores)
 
     def map_indices(self, change: Callable[[AffineIndex], AffineIndex]) -> LoopProgram:
         """The same program with `change` applied to every affine function of the axes; sizes stay."""

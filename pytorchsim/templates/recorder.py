@@ -151,7 +151,7 @@ class LoopRecorder(DefaultHandler):
             access = replace(access, gathers=(*access.gathers, self._indices.holds(self._asserted)))
             self._asserted = None
             self.asserting.add(name)
-        self._stores.append(Store(access, value.number, op))
+        self._stores.append(Store(access, value.number, op, in_place=bool(mutated)))
         for stored in (name, *mutated):
             self._stored[stored] = total, forwarded
 

@@ -75,6 +75,13 @@ def plan_stages(program: LoopProgram, *, keep: bool = False) -> tuple[Stage, ...
 
     stores = {number: stage[store.value] for number, store in enumerate(program.stores)}
     row_stores = {number for number, store in enumerate(program.stores) if program.is_row_level(store.access)}
+    # What changes a loaded buffer waits for the last walk: an earlier one would change what later ones load again.
+    last_walk = max(
+        [stage[n] - 1 for n, op in enumerate(program.operations) if op.reduction]
+        + [at for n, at in stores.items() if n not in row_stores],
+        default=0,
+    )
+    stores |= {n: max(at, last_walk) for n, at in stores.items() if program.stores[n].in_place and n not in row_stores}
     stages: list[Stage] = []
     walked: set[int] = set()
     for current in range(max([*stage, *stores.values()], default=0) + 1):

@@ -73,8 +73,7 @@ class TileFunctions:
                     start = {carried: block.start(carried) for carried in stage.carried}
                     walked = block.walk(stage, number, start)
                     for reduction in stage.reductions:
-                        partial = walked[reduction]
-                        block.values[reduction] = block.result(reduction, block.fold(reduction, partial, self.lanes))
+                        block.settle(reduction, block.fold(reduction, walked[reduction], self.lanes))
 
         computed = [n for stage in self.stages for n in (*stage.row_operations, *stage.walk_operations)]
         buffers: list[BufferKey] = [
@@ -129,7 +128,7 @@ class TileFunctions:
             """Row-level values again: reductions from their accumulators, then what is computed from them."""
             row = block.row_address(at)
             for reduction in earlier:
-                block.values[reduction] = block.result(reduction, block.load_accumulator(reduction, row))
+                block.settle(reduction, block.load_accumulator(reduction, row))
             block.compute(sorted(row_operations), row, block.values, block.positions(at))
 
         def rows(block: Block, at: ir.Value) -> None:

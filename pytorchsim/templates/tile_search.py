@@ -21,14 +21,13 @@ from pytorchsim.templates.loop_buffers import loop_footprint
 from pytorchsim.templates.loop_program import Access, LoopProgram, direct_load
 from pytorchsim.templates.operation_costs import unit_cycles
 from pytorchsim.templates.reductions import REDUCTIONS
-from pytorchsim.templates.stages import Stage
+from pytorchsim.templates.stages import Stage, plan_stages
 from pytorchsim.templates.tile import Tile
 from pytorchsim.templates.tile_descriptors import listed_rank
 from pytorchsim.templates.vector_shape import LARGEST_GROUP, VectorShape, vector_shape
 
-__all__ = ["TileSearch", "search"]
+__all__ = ["TileSearch", "cheapest", "estimated_cycles", "search"]
 
-_MAX_LMUL = 8
 _TILE_LOOP_CYCLES = 40
 """Scalar work per tile: origins, `dma.set`s and the call. An estimate, used to rank candidates only."""
 
@@ -58,23 +57,23 @@ class TileSearch:
         return tuple(f"{count} tiles refused: {reason}" for reason, count in sorted(self.rejected.items()))
 
 
-def search(
-    program: LoopProgram, stages: Sequence[Stage], config: NpuConfig, *, max_lmul: int = _MAX_LMUL
-) -> TileSearch:
-    """The cheapest tile that fits."""
+def search(program: LoopProgram, stages: Sequence[Stage], config: NpuConfig, *, row_tiles: int = 1) -> TileSearch:
+    """The cheapest tile that fits and cuts the rows into at least `row_tiles` tiles."""
     rejected: dict[str, int] = {}
     best: tuple[float, int, Tile] | None = None
     smallest: tuple[int, Tile, TemplateFootprint] | None = None
     for stream in (False, True):
-        for tile in _candidates(program, stages, config, max_lmul, stream=stream):
+        for tile in _candidates(program, stages, config, stream=stream):
             used = loop_footprint(program, tile, tuple(stages), config)
             if smallest is None or used.total_bytes < smallest[0]:
                 smallest = (used.total_bytes, tile, used)
             reason = used.refusal or _refusal(program, tuple(stages), tile)
+            if not reason and prod(tile.counts(program.sizes)[: program.row_rank]) < row_tiles:
+                reason = f"fewer than {row_tiles} tiles of rows for the cores to share"
             if reason:
                 rejected[reason] = rejected.get(reason, 0) + 1
                 continue
-            cost = (_cost_cycles(program, stages, tile, config), used.total_bytes, tile)
+            cost = (estimated_cycles(program, stages, tile, config), used.total_bytes, tile)
             if best is None or cost[:2] < best[:2]:
                 best = cost
         if best is not None or not program.reduced or any(stage.kept for stage in stages):
@@ -88,6 +87,13 @@ def search(
         smallest=smallest[1],
         smallest_footprint=smallest[2],
     )
+
+
+def cheapest(program: LoopProgram, config: NpuConfig, *, row_tiles: int = 1) -> tuple[tuple[Stage, ...], TileSearch]:
+    """The stages and the best tile, with values computed again in each walk or kept from walk to walk."""
+    plans = [plan_stages(program), plan_stages(program, keep=True)]
+    found = [(stages, search(program, stages, config, row_tiles=row_tiles)) for stages in dict.fromkeys(plans)]
+    return min(found, key=lambda each: each[1].cycles)
 
 
 def _refusal(program: LoopProgram, stages: tuple[Stage, ...], tile: Tile) -> str:
@@ -107,14 +113,12 @@ def _refusal(program: LoopProgram, stages: tuple[Stage, ...], tile: Tile) -> str
     return ""
 
 
-def _candidates(
-    program: LoopProgram, stages: Sequence[Stage], config: NpuConfig, max_lmul: int, *, stream: bool
-) -> Iterator[Tile]:
+def _candidates(program: LoopProgram, stages: Sequence[Stage], config: NpuConfig, *, stream: bool) -> Iterator[Tile]:
     """Every lane axis, power-of-two run, order in the lane, and power-of-two room for the rest, filled from the
     innermost axis out. A scan runs along a walk, in different rows at once."""
     lanes, limit = config.core.lanes, config.core.scratchpad_bytes_per_lane // _widest_bytes(program)
     rank, rows = len(program.sizes), range(program.row_rank)
-    shape = vector_shape(program, stages, config.core.vlen_bits, max_lmul)
+    shape = vector_shape(program, stages, config.core.vlen_bits, config.core.max_lmul)
     seen: set[Tile] = set()
     for lane_axis in range(rank):
         longest = max(-(-program.sizes[lane_axis] // lanes), 2 if program.computes_indices else 1)  # whole vectors
@@ -138,7 +142,7 @@ def _candidates(
                         tile = Tile(tuple(sizes), program.reduced, lane_axis, run, rows_inner, 1)
                         if tile not in seen:
                             seen.add(tile)
-                            yield _with_vector(tile, program, shape, config.core.vlen_bits)
+                            yield _with_vector(tile, program, shape, config)
 
 
 def _powers(limit: int) -> list[int]:
@@ -153,7 +157,7 @@ def _fill(sizes: list[int], extents: Sequence[int], axes: Sequence[int], room: i
         room //= sizes[axis]
 
 
-def _with_vector(tile: Tile, program: LoopProgram, shape: VectorShape, vlen_bits: int) -> Tile:
+def _with_vector(tile: Tile, program: LoopProgram, shape: VectorShape, config: NpuConfig) -> Tile:
     """The tile with the longest vector that its inner axes fill, and none that leaves much of the pitch empty."""
     if program.computes_indices:  # index tiles are dense, so no pitch may be padded
         dense = tile.inner_elements & -tile.inner_elements
@@ -163,7 +167,8 @@ def _with_vector(tile: Tile, program: LoopProgram, shape: VectorShape, vlen_bits
         elements //= 2
     longest = replace(tile, vector_elements=max(2, elements), unroll=shape.unroll)
     if any(op.reduction for op in program.operations) and longest.walks_past_rows(program.sizes):
-        of_positions = max(2, LARGEST_GROUP // 2 * vlen_bits // I32.bits)  # by which rows' ends are masked
+        lmul = min(LARGEST_GROUP // 2, config.core.max_lmul)
+        of_positions = max(2, lmul * config.core.vlen_bits // I32.bits)  # by which rows' ends are masked
         return replace(longest, vector_elements=min(longest.vector_elements, of_positions))
     return longest
 
@@ -172,9 +177,13 @@ def _widest_bytes(program: LoopProgram) -> int:
     return max([access.dtype.bytes for access in program.accesses()] + [op.dtype.bytes for op in program.operations])
 
 
-def _cost_cycles(program: LoopProgram, stages: Sequence[Stage], tile: Tile, config: NpuConfig) -> float:
-    """Estimate: the first load, then the larger of transfer and compute for each tile, then the last store."""
-    tiles = prod(tile.counts(program.sizes))
+def estimated_cycles(
+    program: LoopProgram, stages: Sequence[Stage], tile: Tile, config: NpuConfig, cores: int = 1
+) -> float:
+    """Estimate: the first load, then the larger of transfer and compute for each tile, then the last store. Several
+    cores share the tiles of rows and the DRAM."""
+    counts = tile.counts(program.sizes)
+    tiles, row_tiles = prod(counts), prod(counts[: program.row_rank])
     kept = prod(program.sizes) / (tiles * prod(tile.sizes))
     bytes_per_cycle = config.dram.bandwidth_gb_per_s * 1e3 / config.core.frequency_mhz
 
@@ -185,7 +194,10 @@ def _cost_cycles(program: LoopProgram, stages: Sequence[Stage], tile: Tile, conf
     times = sum(stage.walks for stage in stages) if tile.streams(program.sizes) else 1
     transfers = times * sum(map(moved, program.loads)) + sum(moved(store.access) for store in program.stores)
     compute = _compute_cycles(program, stages, tile, config) + _TILE_LOOP_CYCLES
-    return 2 * config.dram.latency_cycles + transfers + compute + (tiles - 1) * max(transfers, compute)
+    busy = min(cores, row_tiles)
+    of_one_core = -(-row_tiles // busy) * (tiles // row_tiles)
+    walked = max(tiles * transfers + compute, busy * transfers + of_one_core * compute)
+    return 2 * config.dram.latency_cycles + walked
 
 
 def _compute_cycles(program: LoopProgram, stages: Sequence[Stage], tile: Tile, config: NpuConfig) -> float:

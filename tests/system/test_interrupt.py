@@ -22,7 +22,7 @@ PROCESS = """
 import sys, threading, time
 import torch
 import pytorchsim
-from pytorchsim.runtime import graph, kernel, session
+from pytorchsim.runtime import graph, session
 from pytorchsim.simulator import functional, timing
 
 phase = sys.argv[1]
@@ -51,7 +51,8 @@ if phase == "compile":
         os.kill(self.process.pid, signal.SIGSTOP)
         return request(self, *arguments)
     workers._Worker.request = stopped
-    kernel.Kernel.compiled = announcing(kernel.Kernel.compiled)
+    from pytorchsim.frontend.graph_compilation import GraphCompilation
+    GraphCompilation.settle = announcing(GraphCompilation.settle)
 elif phase == "link":
     graph.build_program = announcing(graph.build_program)
 elif phase == "functional":
