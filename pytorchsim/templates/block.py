@@ -241,7 +241,7 @@ class Block:
             self._emit_phase(phase, work, list(zip(at, values, partials, strict=True)), masked=masked)
 
         loop = StepLoop(emit)
-        phases = plan_phases(self.program, work)
+        phases = plan_phases(self.program, work, self.tile.phases)
         ahead = len(phases.phases) - 1
         if ahead and isinstance(whole, int) and whole >= 2 * len(phases.phases):
             starts = loop.pipelined(phases, whole, starts)

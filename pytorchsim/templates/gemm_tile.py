@@ -267,6 +267,7 @@ def fused_tile(program: LoopProgram, block: Block, config: NpuConfig) -> Tile:
         rows_inner=False,
         vector_elements=vector,
         unroll=shape.unroll,
+        phases=shape.phases,
     )
 
 

@@ -13,6 +13,7 @@ from math import prod
 
 from pytorchsim.templates.gathers import IndexForm, IndexTileKey, TransferPlan, direct_axes, plan_transfers
 from pytorchsim.templates.loop_program import LoopProgram, direct_load
+from pytorchsim.templates.phases import MOST_PHASES
 from pytorchsim.templates.stages import Stage, plan_stages
 
 __all__ = ["BUFFER_COPIES", "Tile"]
@@ -26,7 +27,8 @@ class Tile:
     """`sizes`: elements per axis, the last `reduced` of them reduced.
 
     Axis `lane_axis` is split so that lane l holds its elements `l * lane_run .. (l + 1) * lane_run - 1`; the other axes
-    stay inside the lane. `vector_elements` are computed at once; a walk keeps `unroll` partial results per reduction.
+    stay inside the lane. `vector_elements` are computed at once; a walk keeps `unroll` partial results per reduction
+    and cuts a step into at most `phases`.
     """
 
     sizes: tuple[int, ...]
@@ -36,6 +38,7 @@ class Tile:
     rows_inner: bool
     vector_elements: int
     unroll: int = 1
+    phases: int = MOST_PHASES
 
     @property
     def row_axes(self) -> range:

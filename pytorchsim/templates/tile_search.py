@@ -161,11 +161,11 @@ def _with_vector(tile: Tile, program: LoopProgram, shape: VectorShape, config: N
     """The tile with the longest vector that its inner axes fill, and none that leaves much of the pitch empty."""
     if program.computes_indices:  # index tiles are dense, so no pitch may be padded
         dense = tile.inner_elements & -tile.inner_elements
-        return replace(tile, vector_elements=min(shape.elements, dense), unroll=shape.unroll)
+        return replace(tile, vector_elements=min(shape.elements, dense), unroll=shape.unroll, phases=shape.phases)
     elements = min(shape.elements, 1 << (tile.inner_elements - 1).bit_length())
     while elements > 8 and -tile.inner_elements % elements > tile.inner_elements // 8:
         elements //= 2
-    longest = replace(tile, vector_elements=max(2, elements), unroll=shape.unroll)
+    longest = replace(tile, vector_elements=max(2, elements), unroll=shape.unroll, phases=shape.phases)
     if any(op.reduction for op in program.operations) and longest.walks_past_rows(program.sizes):
         lmul = min(LARGEST_GROUP // 2, config.core.max_lmul)
         of_positions = max(2, lmul * config.core.vlen_bits // I32.bits)  # by which rows' ends are masked

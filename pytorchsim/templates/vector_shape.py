@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from pytorchsim.target.dtypes import I32, Dtype, Kind
 from pytorchsim.templates.loop_program import LoopProgram
-from pytorchsim.templates.phases import StepWork, plan_phases
+from pytorchsim.templates.phases import MOST_PHASES, StepWork, plan_phases
 from pytorchsim.templates.reductions import REDUCTIONS
 from pytorchsim.templates.stages import Stage
 
@@ -27,10 +28,11 @@ _LONGEST = 4
 
 @dataclass(frozen=True)
 class VectorShape:
-    """`elements` computed at once; `unroll` partial results per reduction."""
+    """`elements` computed at once; `unroll` partial results per reduction; a step is cut into at most `phases`."""
 
     elements: int
     unroll: int = 1
+    phases: int = MOST_PHASES
 
 
 def widest_bits(program: LoopProgram, numbers: Iterable[int] | None = None) -> int:
@@ -44,20 +46,23 @@ def vector_shape(
     program: LoopProgram, stages: Sequence[Stage], vlen_bits: int, max_lmul: int = LARGEST_GROUP
 ) -> VectorShape:
     """The longest vectors, with as many partial results as hide the latency of what folds them and divide the rounding
-    error: four to eight registers' worth do. `max_lmul` bounds the registers of the widest value."""
+    error: four to eight registers' worth do. `max_lmul` bounds the registers of the widest value. Steps whose phases do
+    not fit even in single registers run one after another."""
     base = max(widest_bits(program, stage.walk_operations or stage.row_operations) for stage in stages)
     folded = any(stage.reductions for stage in stages) and not program.scans  # steps of a scan follow one another
     widest = widest_bits(program)
-    for lmul in (8, 4, 2, 1) if not folded else (_LONGEST, 2, 1):
+    groups = (8, 4, 2, 1) if not folded else (_LONGEST, 2, 1)
+    # Whoever asks for single registers is short of them: nothing is carried from step to step either.
+    for phases, lmul in product((MOST_PHASES, 1) if max_lmul > 1 else (1,), groups):
         elements = lmul * vlen_bits // base
         if elements * widest > min(max_lmul, LARGEST_GROUP) * vlen_bits:
             continue
-        counter = _Counter(program, stages, vlen_bits, elements)
+        counter = _Counter(program, stages, vlen_bits, elements, phases)
         for unroll in (4, 2, 1) if folded else (1,):
             enough = unroll * lmul in (4, 8) or unroll == 1
             if enough and counter.most(unroll) <= _REGISTERS:
-                return VectorShape(max(2, elements), unroll)
-    return VectorShape(max(2, vlen_bits // widest), 1)
+                return VectorShape(max(2, elements), unroll, phases)
+    return VectorShape(max(2, vlen_bits // widest), 1, 1)
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,7 @@ class _Counter:
     stages: Sequence[Stage]
     vlen_bits: int
     elements: int
+    phases: int
 
     def most(self, unroll: int) -> int:
         """Registers of the fullest place. A temporary and two masks come on top of the values."""
@@ -93,10 +99,10 @@ class _Counter:
         stage = self.stages[number]
         rows = sum(map(self._value, self._rows_in_use(number)))
         if not stage.walks:
-            phases = plan_phases(self.program, StepWork(stage.row_operations, stage.row_stores))
+            phases = plan_phases(self.program, StepWork(stage.row_operations, stage.row_stores), self.phases)
             carried = sum(age * self._value(value) for value, (age, _) in phases.carried.items())
             return self._live(stage.row_operations, [self.program.stores[n].value for n in stage.row_stores]) + carried
-        phases = plan_phases(self.program, stage.step)
+        phases = plan_phases(self.program, stage.step, self.phases)
         outputs = [self.program.stores[n].value for n in stage.walk_stores]
         outputs += [self.program.operations[n].operands[0] for n in stage.reductions]
         live = self._live(stage.walk_operations, outputs)
