@@ -25,6 +25,7 @@ from rich.table import Table
 from torch import nn
 
 import pytorchsim
+from benchmarks import memory
 
 REPEATS = 7
 
@@ -149,6 +150,7 @@ def main() -> None:
             f"{f['cycles']:,.0f}",
         )
     Console(width=130).print(table)
+    print("\nThe timing simulator alone:\n" + memory.speed())
 
 
 if __name__ == "__main__":

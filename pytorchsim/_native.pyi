@@ -479,7 +479,8 @@ def probe_network(
     closed: Sequence[tuple[int, int]] = [],
 ) -> list[int]:
     """
-    Cycles in which packets (source, target, bytes, response, cycle) arrive."""
+    Cycles in which packets (source, target, bytes, response, cycle) arrive.
+    """
 
 class TimingParams:
     """Figures of DMA, network and DRAM; names as in NpuConfig."""

@@ -77,15 +77,14 @@ class BankState {
     return at + t_.t_cl_clocks + t_.t_burst_clocks;
   }
 
-  // Closes the bank's row and keeps the bank for a refresh from the first possible clock at or after `due`.
-  // Returns the clock in which the refresh can begin.
-  Clock close(uint32_t bank, Clock due) {
-    Bank& b = banks_[bank];
-    const Clock begin = b.open ? std::max(due, b.precharge) + t_.t_rp_clocks : std::max(due, b.activate);
-    b.open = false;
-    return begin;
+  // The first clock in which a refresh of the bank could begin, its row closed before.
+  Clock refresh_ready(uint32_t bank) const {
+    return banks_[bank].open ? banks_[bank].precharge + t_.t_rp_clocks : banks_[bank].activate;
   }
-  void block(uint32_t bank, Clock until) { banks_[bank].activate = std::max(banks_[bank].activate, until); }
+  void refresh(uint32_t bank, Clock until) {
+    banks_[bank].open = false;
+    banks_[bank].activate = std::max(banks_[bank].activate, until);
+  }
 
  private:
   struct Bank {

@@ -26,6 +26,8 @@ class BankedChannel final : public Channel, public Actor {
     low_ = params.queue_entries / 4;
     high_ = std::max<size_t>(1, params.queue_entries * 3 / 4);
     for (Queue& queue : queues_) queue.banks.resize(banks_.count());
+    used_.resize(banks_.count());
+    refreshed_.resize(banks_.count());
   }
 
   bool full(bool store) const override { return queues_[store].size >= params_.queue_entries; }
@@ -33,6 +35,7 @@ class BankedChannel final : public Channel, public Actor {
 
   void push(const BurstRequest& request) override {
     const Clock now = clock();
+    if (refresh_.due(request.bank, now)) refresh(request.bank, now);
     Queue& queue = queues_[request.store];
     // A write is answered when it is in the queue: reads of its bytes come later and would find it there.
     if (request.store) owner_.served(request.token, events_.now());
@@ -44,7 +47,6 @@ class BankedChannel final : public Channel, public Actor {
       pick(request.bank, request.store);
       return;
     }
-    refresh(now);
     pick(request.bank, request.store);
     // What is planned stays the best unless the new request can do something as early, or wants a row that
     // would be closed, or makes the channel turn around.
@@ -63,7 +65,6 @@ class BankedChannel final : public Channel, public Actor {
     if (number != wake_number_) return;  // another moment was set since
     wake_ = kIdle;
     const Clock now = clock();
-    refresh(now);
     if (!planned_) plan();
     if (plan_.at <= now) {
       const Command command = plan_;
@@ -74,7 +75,7 @@ class BankedChannel final : public Channel, public Actor {
       }
       plan();
     }
-    wake_at(std::max(std::min(plan_.at, refresh_.next()), now + 1));
+    wake_at(std::max(plan_.at, now + 1));
   }
 
   Tick written() const override { return written_; }
@@ -92,7 +93,6 @@ class BankedChannel final : public Channel, public Actor {
     put(turnaround_stall_cycles_, stalls_[kTurnaround]);
     put(refresh_stall_cycles_, stalls_[kRefresh]);
     idle_cycles_.set(to_cycles(end) - used);
-    refresh_.apply(banks_, end / params_.clock_ticks);
     refreshes_.set(refresh_.count());
     return {stats_.component(), stats_.values()};
   }
@@ -137,12 +137,24 @@ class BankedChannel final : public Channel, public Actor {
     events_.at(std::max(events_.now(), at * params_.clock_ticks), *this, ++wake_number_);
   }
 
-  void refresh(Clock now) {
-    if (refresh_.next() > now) return;
-    refresh_.apply(banks_, now);
+  // What is due is seen when a bank is asked for again: before that nobody can tell.
+  void refresh(uint32_t bank, Clock now) {
+    const bool one = refresh_.per_bank();
+    const bool wanted = one ? ((queues_[0].wanted | queues_[1].wanted) >> bank & 1) : waiting() > 0;
+    const uint32_t first = one ? bank : 0, end = one ? bank + 1 : static_cast<uint32_t>(banks_.count());
+    Clock ready = 0;
+    for (uint32_t b = first; b < end; ++b) ready = std::max(ready, banks_.refresh_ready(b));
+    const Clock used = wanted ? now : one ? used_[bank] : last_used_;
+    const Clock until = refresh_.settle(bank, used, ready, now);
+    if (until == 0) return;
     planned_ = false;
-    for (const bool store : {false, true})
-      for (uint32_t bank = 0; bank < banks_.count(); ++bank) pick(bank, store);
+    for (uint32_t b = first; b < end; ++b) {
+      banks_.refresh(b, until);
+      refreshed_[b] = until;
+      pick(b, false);
+      pick(b, true);
+    }
+    if (waiting() && wake_ > now) wake_at(now);
   }
 
   // The request of a bank that comes first: an open row stays open as long as somebody wants it.
@@ -223,6 +235,7 @@ class BankedChannel final : public Channel, public Actor {
     if (entries.entries.empty()) queue.wanted &= ~(uint64_t{1} << bank);
     pick(bank, command.store);
     const Clock done = banks_.column(bank, command.store, now);
+    used_[bank] = last_used_ = now;
     ++(command.store ? written_bursts_ : read_bursts_);
     if (command.store) written_ = done * params_.clock_ticks;
     if (!command.store) owner_.served(entry.token, done * params_.clock_ticks);
@@ -238,10 +251,10 @@ class BankedChannel final : public Channel, public Actor {
     if (now <= from) return;
     const Clock row = banks_.row_ready(bank, store);
     const Clock others = std::max(banks_.group_ready(bank, store), banks_.bus_ready(store));
-    const Cause cause = refresh_.until(bank) > from ? kRefresh
-                        : row >= others             ? kRow
-                        : turned                    ? kTurnaround
-                                                    : kGroup;
+    const Cause cause = refreshed_[bank] > from ? kRefresh
+                        : row >= others         ? kRow
+                        : turned                ? kTurnaround
+                                                : kGroup;
     stalls_[cause] += now - from;
   }
 
@@ -263,6 +276,8 @@ class BankedChannel final : public Channel, public Actor {
   BankedParams params_;
   BankState banks_;
   Refresh refresh_;
+  std::vector<Clock> used_, refreshed_;  // by bank: last column command, end of the last refresh
+  Clock last_used_ = 0;
   Queue queues_[2];  // reads, writes
   uint64_t arrivals_ = 0;
   size_t high_ = 0, low_ = 0;  // writes from which on, and down to which they are drained

@@ -7,6 +7,7 @@
 #include "flow_channel.h"
 #include "flow_slots.h"
 #include "flow_window.h"
+#include "refresh.h"
 
 namespace npu::timing {
 namespace {
@@ -25,13 +26,12 @@ class BankedFlowChannel final : public FlowChannel {
     Tick column = 0;        // first column command
     Tick precharge = 0;
     Tick activate = 0;
-    Tick refresh = kNever;  // the next one
+    Tick used = 0;  // by the last column command
   };
   static constexpr uint64_t kNoRow = ~uint64_t{0};
 
   void open(Bank& bank, uint64_t row, Tick from);
-  void refresh_bank(Bank& bank, Tick now);
-  void refresh_all(Tick now);
+  void refresh(uint32_t number, Tick now);
 
   StatGroup stats_;
   Counter read_bursts_{stats_, "read_bursts"};
@@ -43,17 +43,17 @@ class BankedFlowChannel final : public FlowChannel {
   Counter idle_cycles_{stats_, "idle_cycles"};  // stalls are not told apart
 
   uint32_t banks_per_group_;
-  bool per_bank_;
   // Figures in ticks.
-  Tick burst_, cl_, cwl_, rcd_[2], rp_, ras_, wr_, rtp_, rfc_, interval_ = 0;
+  Tick burst_, cl_, cwl_, rcd_[2], rp_, ras_, wr_, rtp_;
   Tick turn_[2];  // what the data bus loses by turning to reads, to writes
   uint64_t batch_;
   std::vector<Bank> banks_;
   std::vector<FlowSlots> groups_;
   FlowQueue queues_[2];  // of reads and of writes
   FlowSlots bus_, activate_slots_;
-  Tick turn_debt_ = 0;          // not yet taken from the bus
-  Tick next_refresh_ = kNever;  // of all banks
+  Tick turn_debt_ = 0;  // not yet taken from the bus
+  Refresh refresh_;
+  Tick used_ = 0;
   uint64_t since_turn_ = 0;
   Tick written_ = 0;
   bool last_store_ = false;
@@ -62,13 +62,13 @@ class BankedFlowChannel final : public FlowChannel {
 BankedFlowChannel::BankedFlowChannel(std::string name, const BankedParams& params)
     : stats_(std::move(name)),
       banks_per_group_(params.banks_per_group),
-      per_bank_(params.timing.refresh_per_bank),
       banks_(params.bank_groups * params.banks_per_group),
       groups_(params.bank_groups, FlowSlots(params.timing.t_ccd_l_clocks * params.clock_ticks)),
       queues_{FlowQueue(params.queue_entries), FlowQueue(params.queue_entries)},
       bus_(params.timing.t_ccd_s_clocks * params.clock_ticks),
       activate_slots_(std::max<Tick>(params.timing.t_rrd_s_clocks * params.clock_ticks,
-                                     params.timing.t_faw_clocks * params.clock_ticks / 4)) {
+                                     params.timing.t_faw_clocks * params.clock_ticks / 4)),
+      refresh_(params, params.clock_ticks) {
   check_timing(params);
   const DramTiming& t = params.timing;
   const Tick clock = params.clock_ticks;
@@ -81,21 +81,10 @@ BankedFlowChannel::BankedFlowChannel(std::string name, const BankedParams& param
   ras_ = t.t_ras_clocks * clock;
   wr_ = t.t_wr_clocks * clock;
   rtp_ = t.t_rtp_clocks * clock;
-  rfc_ = t.t_rfc_clocks * clock;
   const auto less = [](uint32_t a, uint32_t b) { return a > b ? a - b : 0; };
   turn_[0] = less(t.t_cwl_clocks + t.t_burst_clocks + t.t_wtr_s_clocks, t.t_ccd_s_clocks) * clock;
   turn_[1] = less(t.t_rtw_clocks, t.t_ccd_s_clocks) * clock;
   batch_ = std::max<uint64_t>(1, params.queue_entries / 2);
-  if (!t.refresh) return;
-  const uint64_t turns = per_bank_ ? banks_.size() : 1;
-  const Tick step = std::max<uint64_t>(1, t.t_refi_clocks / turns) * clock;
-  interval_ = step * turns;
-  const Tick first = step - step * params.unit / params.units;  // channels take turns
-  if (!per_bank_) {
-    next_refresh_ = first;
-    return;
-  }
-  for (size_t bank = 0; bank < banks_.size(); ++bank) banks_[bank].refresh = first + step * bank;
 }
 
 Tick BankedFlowChannel::serve(uint32_t number, uint64_t row, bool store, Tick arrival) {
@@ -103,8 +92,7 @@ Tick BankedFlowChannel::serve(uint32_t number, uint64_t row, bool store, Tick ar
   Bank& bank = banks_[number];
   const uint32_t group = number / banks_per_group_;
   const Tick from = std::max(arrival, queue.free());
-  if (from >= next_refresh_) refresh_all(from);
-  if (from >= bank.refresh) refresh_bank(bank, from);
+  if (refresh_.due(number, from)) refresh(number, from);
   if (bank.row != row) open(bank, row, from);
 
   const Tick ready = groups_[group].take(std::max(from, bank.column + rcd_[store]));
@@ -118,6 +106,8 @@ Tick BankedFlowChannel::serve(uint32_t number, uint64_t row, bool store, Tick ar
   ++since_turn_;
   const Tick column = bus_.take(ready);
   queue.take(column);
+  bank.used = std::max(bank.used, column);
+  used_ = std::max(used_, column);
   if (store) {
     ++written_bursts_;
     bank.precharge = std::max(bank.precharge, column + cwl_ + wr_);
@@ -143,31 +133,25 @@ void BankedFlowChannel::open(Bank& bank, uint64_t row, Tick from) {
   bank.activate = activate + ras_ + rp_;
 }
 
-void BankedFlowChannel::refresh_bank(Bank& bank, Tick now) {
-  const Tick due = bank.refresh + (now - bank.refresh) / interval_ * interval_;
-  const Tick begin = bank.row == kNoRow ? std::max(due, bank.activate) : std::max(due, bank.precharge) + rp_;
-  bank.row = kNoRow;
-  bank.activate = begin + rfc_;
-  bank.refresh = due + interval_;
-}
-
-void BankedFlowChannel::refresh_all(Tick now) {
-  const Tick due = next_refresh_ + (now - next_refresh_) / interval_ * interval_;
-  Tick begin = due;
-  for (Bank& bank : banks_)
-    begin = std::max(begin, bank.row == kNoRow ? bank.activate : std::max(due, bank.precharge) + rp_);
-  for (Bank& bank : banks_) {
-    bank.row = kNoRow;
-    bank.activate = std::max(bank.activate, begin + rfc_);
+void BankedFlowChannel::refresh(uint32_t number, Tick now) {
+  const bool one = refresh_.per_bank();
+  Tick ready = 0;
+  const uint32_t first = one ? number : 0, end = one ? number + 1 : static_cast<uint32_t>(banks_.size());
+  for (uint32_t b = first; b < end; ++b)
+    ready = std::max(ready, banks_[b].row == kNoRow ? banks_[b].activate : banks_[b].precharge + rp_);
+  const Tick until = refresh_.settle(number, one ? banks_[number].used : used_, ready, now);
+  if (until == 0) return;
+  for (uint32_t b = first; b < end; ++b) {
+    banks_[b].row = kNoRow;
+    banks_[b].activate = std::max(banks_[b].activate, until);
   }
-  next_refresh_ = due + interval_;
 }
 
 ComponentStats BankedFlowChannel::stats(Tick end) {
   const uint64_t bursts = read_bursts_.value() + written_bursts_.value();
   busy_cycles_.set(std::min(to_cycles(bursts * burst_), to_cycles(end)));
   idle_cycles_.set(to_cycles(end) - busy_cycles_.value());
-  if (interval_) refreshes_.set(end / (interval_ / (per_bank_ ? banks_.size() : 1)));
+  refreshes_.set(refresh_.count());
   return {stats_.component(), stats_.values()};
 }
 

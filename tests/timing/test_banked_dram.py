@@ -171,6 +171,20 @@ def test_the_clock_of_the_memory_is_its_own() -> None:
     assert simulate([result], config).cycles == 4 + 20 + 30 + 30 + 1
 
 
+@FIDELITIES
+def test_refreshes_wait_for_a_bank_in_use_but_not_for_ever(fidelity: str) -> None:
+    # A row of one bank, read every 50 cycles for 20000 clocks: never 64 clocks of rest. Refreshes of 200 are due every
+    # 1000; up to eight may wait, from then on there is one for each that becomes due: 20 - 7 = 13.
+    config = channel(fidelity, refresh="all_bank", t_refi_clocks=1000, t_rfc_clocks=200)
+    result = _native.Trace()
+    for number in range(400):
+        result.start(0, False, [(32 * (number % 32), 32, [])])
+        result.tile(0, 50)
+    result.wait(0)
+    timing = simulate([result], config)
+    assert 12 <= timing.statistics["dram channel 0"]["refreshes"] <= 14
+
+
 def stream(config: NpuConfig, size: int = 1 << 21, store: bool = False) -> LaunchTiming:
     result = _native.Trace()
     result.start(0, store, [(0, size, [])])
@@ -193,9 +207,9 @@ def test_a_long_stream_comes_close_to_the_peak(
 ) -> None:
     machine = {**machine, "fidelity": fidelity, "dram": {**machine.get("dram", {}), "kind": "banked"}}
     timing = stream(load_config(machine), store=store)
-    # Refresh takes what it takes: all banks of DDR4 4.5 % of the time; single banks, opened rows and the way there up
-    # to 8 % of a stream of 2 MiB.
-    assert 0.87 * bytes_per_cycle <= (1 << 21) / timing.cycles <= bytes_per_cycle
+    # Refreshes of single banks find their time; those of all banks of DDR4 take 4.5 %. Rows and the way there take the
+    # rest of a stream of 2 MiB.
+    assert 0.9 * bytes_per_cycle <= (1 << 21) / timing.cycles <= bytes_per_cycle
 
 
 @pytest.mark.parametrize(
