@@ -104,7 +104,7 @@ def check_gradients(case: ModelCase, batch: int) -> None:
         scale = max(1e-3, float(max(other.abs().max() for other in wanted.values())))
         held = nearness([gradients[name] / scale], [gradient / scale], [exactly[name] / scale], 1e-5)
         assert held, f"gradient of {name} differs from eager's"
-    _judge(result, outputs, expected, exact, case.largest_difference)
+    _judge(result, [output.detach() for output in outputs], expected, exact, case.largest_difference)
 
 
 def nearness(
