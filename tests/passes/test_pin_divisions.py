@@ -32,3 +32,14 @@ func.func @k__body(%x: vector<8xf32>) -> vector<8xf32> {{
   return %z : vector<8xf32>
 }}"""
     assert "arith.divf" in run_pass("pin-divisions", text)
+
+
+@pytest.mark.parametrize("kind", ["vector<32xbf16>", "vector<128xf32>", "f32"])
+def test_what_is_not_one_instruction_stays(run_pass: Callable[..., str], kind: str) -> None:
+    """RVV does not divide bf16, and a register group has eight registers of 256 bits."""
+    text = f"""
+func.func @k__body(%x: {kind}, %y: {kind}) -> {kind} {{
+  %z = arith.divf %x, %y : {kind}
+  return %z : {kind}
+}}"""
+    assert "arith.divf" in run_pass("pin-divisions", text)
