@@ -84,8 +84,11 @@ class Stages:
         self._first = first
         self._score_array, self._value_array = 0, min(1, arrays - 1)
         added = problem.mask is not None and problem.mask.dtype.kind is Kind.FLOAT
-        # The maximum of what is not scaled yet is that of what is, if the order stays.
-        self._scale_late = not added and 0 < problem.scale < numbers.inf
+        # The maximum of what is not scaled yet is that of what is, if the order stays. A power of two scales without
+        # rounding, so that the highest score less itself is zero: other scales round the maximum, but not the product
+        # of a fused multiply-add, and from scores of 1e9 on the difference is more than exponentials hold.
+        exact = numbers.frexp(problem.scale)[0] == 0.5
+        self._scale_late = not added and exact
 
     # ---- Scores ----------------------------------------------------------------------------------------------------
 

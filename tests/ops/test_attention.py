@@ -123,6 +123,14 @@ def test_scale(config: str, scale: float) -> None:
     compare(lambda q, k, v: attend(q, k, v, scale=scale), *operands(20, 33, 16), config=config)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("size", [16, 24])
+def test_scores_whose_rounding_exceeds_an_exponential(config: str, size: int, causal: bool) -> None:
+    """A rounding step of a score of 1e12 is more than exponents hold: the highest, less itself, must still be 0."""
+    q, k, v = operands(20, 33, size)
+    compare(lambda *t: attend(*t, is_causal=causal), q * 1e6, k * 1e6, v, config=config, backward=False)
+
+
 @pytest.mark.parametrize(("heads", "groups"), [(4, 1), (6, 3)])
 @pytest.mark.parametrize("config", ["tpuv3", "mobile"])
 @pytest.mark.parametrize("kind", ["causal", "bool", "float per head"])
