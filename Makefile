@@ -60,6 +60,7 @@ sanitize: install  ## The tests of the C++ parts, with sanitizers. LAYERS narrow
 	@$(SANITIZED)/bin/python -m pip -qq install --no-deps --no-build-isolation --editable . \
 	  -C build-dir=build/sanitize/cmake -C cmake.define.PYTORCHSIM_SANITIZE=ON
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
+	  PYTORCHSIM_FUZZ_SECONDS=$${PYTORCHSIM_FUZZ_SECONDS:-60} \
 	  $(SANITIZED)/bin/python tools/run_layers.py $(or $(LAYERS),unit+passes timing) --pytest='-m "not slow" $(PYTEST)'
 
 wheel: install  ## dist/*.whl

@@ -25,6 +25,8 @@ def pytest_configure() -> None:
     A shell starts background jobs with SIGINT ignored, which Python and its subprocesses would inherit: tests that
     interrupt a simulation would wait for it instead.
     """
+    if seconds := os.environ.pop("PYTORCHSIM_FUZZ_SECONDS", ""):  # of tests: the package warns of what it does not know
+        os.environ["FUZZ_SECONDS"] = seconds
     signal.signal(signal.SIGINT, signal.default_int_handler)
     global _session_caches  # noqa: PLW0603  pytest's hooks have no object to keep it in
     _session_caches = Path(tempfile.mkdtemp(prefix="pytorchsim-tests-"))

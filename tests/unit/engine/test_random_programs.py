@@ -38,7 +38,7 @@ from tests.unit.engine.test_vector_instructions import (
     vset,
 )
 
-FUZZ_SECONDS = float(os.environ.get("PYTORCHSIM_FUZZ_SECONDS", "2"))
+FUZZ_SECONDS = float(os.environ.get("FUZZ_SECONDS", "2"))
 PROGRAMS = 60
 WORDS = 60
 # x10-x12 hold values, x5 is vset's; results go to the others. ra and sp are left alone.
