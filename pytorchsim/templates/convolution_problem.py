@@ -71,6 +71,11 @@ class TensorPlace:
     offset: int
 
 
+# Moves a position of a guard beyond every end, from wherever the overhang of a tile has put it: tiles have fewer
+# elements. Guards are computed in 64 bits.
+_BEYOND = 1 << 40
+
+
 @dataclass(frozen=True)
 class _Axis:
     """A `ProductAxis` by tensor; `steps`: of the guards of its dimension, by tensor."""
@@ -163,11 +168,10 @@ def _gradient(sizes: Convolution, number: int) -> _Dimension:
     first = -(((phases - 1) * step - padding // common) // phases)
     last = (padding + inputs - 1) // common // phases
     taps = -(-kernel // phases)
-    nowhere = outputs - first + step * (taps - 1)  # moves every position of the output beyond its end
     return _Dimension(
         (
             _Axis("b", phases, {"image": dilation, "weight": 1}, {"image": dilation, "weight": 1}),
-            _Axis("b", common, {"image": 1}, {"image": 1, "output": nowhere}),
+            _Axis("b", common, {"image": 1}, {"image": 1, "output": _BEYOND}),
             _Axis("m", last - first + 1, {"image": stride, "output": 1}, {"image": stride, "output": 1}),
             _Axis("k", taps, {"weight": phases, "output": -step}, {"weight": phases, "output": -step}),
         ),

@@ -88,6 +88,9 @@ def test_dimensions_and_windows(
         ((1, 4, 5, 6), 3, {"stride": 2, "dilation": 2, "padding": 1}),
         ((1, 4, 5, 6), (3, 4), {"stride": (4, 6), "dilation": (3, 4), "output_padding": (2, 5)}),
         ((1, 2, 3, 4, 3), 2, {"stride": 2, "padding": 1}),
+        # Few channels: the tile reaches beyond the taps, in phases that no tap belongs to.
+        ((1, 1, 2), 3, {"stride": 3, "padding": 3, "dilation": 3}),
+        ((3, 1, 1), 4, {"stride": 4, "padding": 3, "dilation": 2}),
     ],
 )
 def test_transposed(
