@@ -15,8 +15,9 @@ import pytest
 STOPS_WITHIN_SECONDS = 0.5
 """From the signal until the call has raised."""
 
-ENDS_WITHIN_SECONDS = 2.0
-"""From the signal until a process that does not catch it is gone: the interpreter's own end is in it."""
+ENDS_WITHIN_SECONDS = 20
+"""From the signal until a process that does not catch it is gone. Every phase here is endless; what takes seconds on a
+busy machine is the interpreter's own end."""
 
 PROCESS = """
 import sys, threading, time
