@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode
+from torch.overrides import BaseTorchFunctionMode
 
 from pytorchsim.frontend.attention_operator import attention, scores_of
 from pytorchsim.frontend.encoder_layer import encoder_layer, self_attention
@@ -27,7 +27,7 @@ KERNEL_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 """What the attention kernel computes with."""
 
 
-class AttentionRewrite(TorchFunctionMode):
+class AttentionRewrite(BaseTorchFunctionMode):
     """While active, calls of attention functions go to ours."""
 
     def __torch_function__(
@@ -37,9 +37,10 @@ class AttentionRewrite(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """The function of ours where there is one."""
-        del types
-        return _REWRITTEN.get(func, func)(*args, **(kwargs or {}))
+        """The function of ours where there is one. Others are called by torch: a warning of theirs is not ours."""
+        if func in _REWRITTEN:
+            return _REWRITTEN[func](*args, **(kwargs or {}))
+        return super().__torch_function__(func, types, args, kwargs or {})  # type: ignore[no-untyped-call]
 
 
 def scaled_dot_product_attention(  # noqa: PLR0913  torch's arguments
