@@ -47,6 +47,10 @@ def test_variance_and_mean(fuse: Fuse, config: str) -> None:
     assert fuse(lambda x, w: torch.var_mean(x @ w, -2), x, w, config=config).kernels == 1
 
 
+def test_variance_and_mean_of_512(fuse: Fuse) -> None:
+    assert fuse(lambda x, w: torch.var_mean(x @ w, -2), randn(512, 512), randn(512, 512)).kernels == 1
+
+
 def test_variance_does_not_cancel(fuse: Fuse) -> None:
     # Columns of mean 1e4 and deviation 1: E[x^2] - E[x]^2 in float32 would be off by several units.
     x = torch.cat([randn(200, 8), torch.full((200, 1), 100.0)], 1)
