@@ -11,13 +11,11 @@ import pytest
 
 from benchmarks.cycles import CASES, RECORD, cycles, differences
 
-RECORDED: dict[str, int] = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
+RECORDED: dict[str, int] = json.loads(RECORD.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_cycles_are_the_recorded_ones(name: str) -> None:
-    if not RECORD.exists():
-        pytest.skip(f"{RECORD.name} does not exist: `python -m benchmarks.cycles --write` records it")
     assert {name: cycles(CASES[name])} == {name: RECORDED.get(name)}
 
 
