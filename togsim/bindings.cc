@@ -188,6 +188,12 @@ void bind_lane_core(nb::module_& module) {
              uint64_t pc) { core.retire(npu::LaneCore::decode(bits), {vl, sew_bits, lmul}, address, pc); },
           "bits"_a, "vl"_a = 0, "sew_bits"_a = 32, "lmul"_a = 1.0f, "address"_a = 0, "pc"_a = 0)
       .def("taken_branch", &npu::LaneCore::taken_branch)
+      .def(
+          "work",
+          [](const npu::LaneCore& core, bool drained) {
+            return npu::timing::work_statistics(core.work(drained));
+          },
+          "drained"_a = true)
       .def("elapsed", &npu::LaneCore::elapsed)
       .def("drain", &npu::LaneCore::drain);
 }

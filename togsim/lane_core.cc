@@ -103,6 +103,7 @@ void LaneCore::set_class(OpClass op, uint8_t unit, uint32_t latency, uint32_t pe
 }
 
 void LaneCore::begin() {
+  work_ = {};
   if (minor_) {
     minor_ = std::make_unique<MinorPipeline>(params_.minor, params_.vlen_bits);
     return;
@@ -116,7 +117,21 @@ void LaneCore::begin() {
 
 uint64_t LaneCore::earliest() const { return issue_cycle_ + (issued_in_cycle_ >= params_.issue_width); }
 
-void LaneCore::issue_at(uint64_t cycle) {
+void LaneCore::issue_at(uint64_t cycle, const Waits& waits) {
+  if (cycle != issue_cycle_) {
+    // The cycle that is left counts as one that issued; the first one waited for may be it.
+    uint64_t from = issue_cycle_;
+    if (issued_in_cycle_ > 0) ++from, ++work_[Work::IssueCycles];
+    const auto waited = [&](Work cause, uint64_t until) {
+      if (until <= from) return;
+      work_[cause] += until - from;
+      from = until;
+    };
+    waited(Work::ScalarWaits, waits.scalar);
+    waited(Work::VectorWaits, waits.vector);
+    waited(Work::UnitWaits, waits.unit);
+    waited(Work::ArrayWaits, cycle);
+  }
   issued_in_cycle_ = cycle == issue_cycle_ ? issued_in_cycle_ + 1 : 1;
   issue_cycle_ = cycle;
 }
@@ -133,6 +148,8 @@ uint64_t LaneCore::drain() const {
 
 void LaneCore::taken_branch() {
   if (minor_) return;  // it sees the next instruction's address
+  work_[Work::IssueCycles] += issued_in_cycle_ > 0;
+  work_[Work::BranchCycles] += params_.taken_branch_cycles + (issued_in_cycle_ == 0);
   issue_cycle_ += 1 + params_.taken_branch_cycles;
   issued_in_cycle_ = 0;
 }
@@ -149,12 +166,14 @@ uint64_t LaneCore::take_unit(const ClassTiming& timing, uint64_t cycle, uint64_t
 
 void LaneCore::retire(const InstructionTiming& instruction, const VectorState& state, uint64_t address,
                       uint64_t pc) {
+  count_work(instruction, state);
   if (minor_) [[unlikely]]
     return minor_->retire(instruction, state, address, pc);
   if (instruction.vector) return retire_vector(instruction, state, address);
   const ClassTiming& timing = classes_[static_cast<size_t>(instruction.op)];
   uint64_t cycle = earliest();
   for (uint8_t reg : instruction.scalar_sources) cycle = std::max(cycle, scalar_ready_[reg]);
+  const uint64_t scalar = cycle;
   cycle = take_unit(timing, cycle, timing.cycles_per_beat);
   const uint64_t done = cycle + timing.latency;
   if (instruction.scalar_dest) {
@@ -163,7 +182,7 @@ void LaneCore::retire(const InstructionTiming& instruction, const VectorState& s
   }
   if (instruction.op == OpClass::VectorConfig) config_ready_ = done;
   last_done_ = std::max(last_done_, done);
-  issue_at(cycle);
+  issue_at(cycle, {scalar, scalar, cycle});
 }
 
 }  // namespace npu

@@ -14,6 +14,8 @@
 #include <memory>
 #include <vector>
 
+#include "work.h"
+
 namespace npu {
 
 // What an instruction costs depends on its class only. One row of the latency table per entry.
@@ -97,6 +99,7 @@ struct InstructionTiming {
   uint8_t element_bits = 0;  // ElementBits operands; else unused
   uint8_t fields = 1;        // segment accesses: fields; Whole operands: registers
   uint8_t arrays = 0;        // systolic arrays named, one bit each
+  uint8_t element_code = 0;  // element type of pushes and pops
   bool vector = false;       // needs vl and vtype
   bool first_weights = false;
   BranchKind branch = BranchKind::None;
@@ -201,6 +204,9 @@ class LaneCore {
   void taken_branch();
   uint64_t elapsed() const;  // cycles since begin() until the last instruction issued
   uint64_t drain() const;    // ... until everything issued is complete
+  // What was done since begin(), with the cycles of `elapsed()`, or of `drain()` if `drained`, by cause.
+  // gem5's core has no causes.
+  WorkCounts work(bool drained) const;
 
  private:
   struct ClassTiming {
@@ -248,13 +254,19 @@ class LaneCore {
 
   void set_class(OpClass op, uint8_t unit, uint32_t latency, uint32_t per_beat = 1, uint32_t elements = 0);
   uint64_t earliest() const;
-  void issue_at(uint64_t cycle);
+  // Until when an issue had to wait, by cause, one after the other: each at least the one before.
+  struct Waits {
+    uint64_t scalar, vector, unit;  // the rest, until the issue, is the arrays'
+  };
+  void issue_at(uint64_t cycle, const Waits& waits);
+  void count_work(const InstructionTiming& instruction, const VectorState& state);  // work.cc
   uint64_t take_unit(const ClassTiming& timing, uint64_t cycle, uint64_t busy);
 
   // vector_timing.cc
   void retire_vector(const InstructionTiming& instruction, const VectorState& state, uint64_t address);
-  void retire_empty(const InstructionTiming& instruction, uint64_t cycle);
+  void retire_empty(const InstructionTiming& instruction, const Waits& waits);
   uint32_t occupancy(const InstructionTiming& instruction, const VectorState& state, uint64_t address) const;
+  uint64_t memory_bytes(const InstructionTiming& instruction, const VectorState& state) const;  // per lane
   uint32_t memory_cycles(const InstructionTiming& instruction, const VectorState& state,
                          uint64_t address) const;
   uint32_t result_latency(const InstructionTiming& instruction, const VectorState& state) const;
@@ -283,6 +295,7 @@ class LaneCore {
   std::array<VectorRegister, 32> vector_{};
   std::vector<Array> arrays_;
   bool arrays_used_ = false;
+  WorkCounts work_;
   std::unique_ptr<MinorPipeline> minor_;  // takes over from the scoreboard where the parameters say so
 };
 

@@ -300,6 +300,7 @@ void decode_custom(InstructionTiming& t, uint32_t bits) {
     source(t, rs2(bits), Shape::Group);
     dest(t, rd(bits), Shape::Group);
   } else if (high == 2) {  // sf.vc.iv: array pushes
+    t.element_code = static_cast<uint8_t>(rs1(bits));
     t.op = opcode == 0 ? OpClass::ArrayWeights : OpClass::ArrayInputs;
     source(t, rs2(bits), Shape::Group);
     t.arrays = static_cast<uint8_t>(opcode == 0 ? 1u << (rd(bits) & 7) : rd(bits));

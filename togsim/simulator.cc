@@ -4,6 +4,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace npu::timing {
 namespace {
@@ -32,6 +33,19 @@ void check_finished(const std::vector<std::unique_ptr<Core>>& cores, const Memor
 
 }  // namespace
 
+Counters work_statistics(const WorkCounts& work) {
+  Counters rows;
+  for (size_t i = 0; i < kWorkNames.size(); ++i) rows.emplace_back(kWorkNames[i], work.figures[i]);
+  for (size_t i = 0; i < 8; ++i) {
+    const uint64_t weights = work.of_array(Work::ArrayWeightRows, i);
+    const uint64_t inputs = work.of_array(Work::ArrayInputRows, i);
+    if (weights + inputs == 0) continue;
+    rows.emplace_back("array_" + std::to_string(i) + "_weight_rows", weights);
+    rows.emplace_back("array_" + std::to_string(i) + "_input_rows", inputs);
+  }
+  return rows;
+}
+
 TimingResult simulate(const TimingParams& params, const std::vector<const Trace*>& traces,
                       const std::function<bool()>& stop) {
   if (traces.empty()) throw std::invalid_argument("simulate: no trace");
@@ -55,7 +69,10 @@ TimingResult simulate(const TimingParams& params, const std::vector<const Trace*
   // Writes that the memory still had in its queues belong to the launch.
   result.cycles = std::max({result.cycles, to_cycles(system->written())});
   result.memory = system->memory();
-  result.components = system->statistics(to_ticks(result.cycles));
+  for (uint32_t i = 0; i < count; ++i)
+    result.components.emplace_back("lane core " + std::to_string(i), work_statistics(traces[i]->work));
+  for (ComponentStats& component : system->statistics(to_ticks(result.cycles)))
+    result.components.push_back(std::move(component));
   result.cycles += params.launch_cycles;
   return result;
 }

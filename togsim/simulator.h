@@ -31,6 +31,9 @@ class Stopped : public std::exception {
   const char* what() const noexcept override { return "simulate: stopped"; }
 };
 
+// The figures of `work` by name; of arrays only those that were used.
+Counters work_statistics(const WorkCounts& work);
+
 // Plays one trace per core, all starting in cycle 0. Deterministic. `stop` is asked now and then whether to
 // give up. Throws std::invalid_argument for impossible figures or traces, std::runtime_error when cores wait
 // forever, Stopped.

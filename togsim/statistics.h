@@ -53,7 +53,10 @@ std::vector<std::pair<std::string, uint64_t>> StatGroup::values() const {
   return rows;
 }
 
+// Names and values.
+using Counters = std::vector<std::pair<std::string, uint64_t>>;
+
 // What a component reports: its name and its counters.
-using ComponentStats = std::pair<std::string, std::vector<std::pair<std::string, uint64_t>>>;
+using ComponentStats = std::pair<std::string, Counters>;
 
 }  // namespace npu::timing

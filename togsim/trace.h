@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "work.h"
+
 namespace npu {
 
 // A dense block of equal runs: for every index below the counts, `run_bytes` at base + sum(index *
@@ -40,6 +42,7 @@ struct TraceOp {
 struct Trace {
   std::vector<TraceOp> ops;
   std::vector<Transfer> transfers;
+  WorkCounts work;  // of all tile functions and the control function
 };
 
 }  // namespace npu

@@ -75,12 +75,17 @@ LaneCore::Use LaneCore::use_of(const InstructionTiming& instruction, const Vecto
   return use;
 }
 
+uint64_t LaneCore::memory_bytes(const InstructionTiming& instruction, const VectorState& state) const {
+  const OperandShape shape = data_shape(instruction);
+  if (shape == OperandShape::Whole) return uint64_t{instruction.fields} * params_.vlen_bits / 8;
+  if (shape == OperandShape::Mask) return (uint64_t{state.vl} + 7) / 8;
+  const uint64_t element_bits = shape == OperandShape::Group ? state.sew_bits : instruction.element_bits;
+  return state.vl * instruction.fields * element_bits / 8;
+}
+
 uint32_t LaneCore::memory_cycles(const InstructionTiming& instruction, const VectorState& state,
                                  uint64_t address) const {
-  const OperandShape shape = data_shape(instruction);
-  uint64_t bytes = uint64_t{state.vl} * instruction.element_bits / 8;
-  if (shape == OperandShape::Whole) bytes = uint64_t{instruction.fields} * params_.vlen_bits / 8;
-  if (shape == OperandShape::Mask) bytes = (uint64_t{state.vl} + 7) / 8;
+  const uint64_t bytes = memory_bytes(instruction, state);
   return at_least_one(shift_up((address & (params_.port_bytes - 1)) + bytes, port_shift_));
 }
 
@@ -147,11 +152,12 @@ uint64_t LaneCore::after_dest(const Use& use, uint32_t latency, uint64_t cycle) 
 }
 
 // vl = 0: no unit, no register.
-void LaneCore::retire_empty(const InstructionTiming& instruction, uint64_t cycle) {
+void LaneCore::retire_empty(const InstructionTiming& instruction, const Waits& waits) {
+  const uint64_t cycle = waits.unit;
   const uint64_t done = cycle + classes_[static_cast<size_t>(instruction.op)].latency;
   if (instruction.scalar_dest) scalar_ready_[instruction.scalar_dest] = done;
   last_done_ = std::max(last_done_, instruction.scalar_dest ? done : cycle + 1);
-  issue_at(cycle);
+  issue_at(cycle, waits);
 }
 
 void LaneCore::retire_vector(const InstructionTiming& instruction, const VectorState& state,
@@ -159,7 +165,8 @@ void LaneCore::retire_vector(const InstructionTiming& instruction, const VectorS
   uint64_t cycle = std::max(earliest(), config_ready_);
   for (uint8_t reg : instruction.scalar_sources) cycle = std::max(cycle, scalar_ready_[reg]);
   if (state.vl == 0 && data_shape(instruction) != OperandShape::Whole)
-    return retire_empty(instruction, cycle);
+    return retire_empty(instruction, {cycle, cycle, cycle});
+  Waits waits{cycle, cycle, cycle};
 
   const uint32_t busy = occupancy(instruction, state, address);
   const uint32_t latency = result_latency(instruction, state);
@@ -177,7 +184,8 @@ void LaneCore::retire_vector(const InstructionTiming& instruction, const VectorS
     dest = use_of(instruction, instruction.vector_dest, state, busy, true);
     cycle = after_dest(dest, latency, cycle);
   }
-  cycle = take_unit(classes_[static_cast<size_t>(instruction.op)], cycle, busy);
+  waits.vector = cycle;
+  waits.unit = cycle = take_unit(classes_[static_cast<size_t>(instruction.op)], cycle, busy);
   uint64_t done = cycle + busy - 1 + latency;
   if (instruction.arrays) {
     cycle = array_issue(instruction, state, cycle);
@@ -199,7 +207,7 @@ void LaneCore::retire_vector(const InstructionTiming& instruction, const VectorS
   }
   if (instruction.scalar_dest) scalar_ready_[instruction.scalar_dest] = done;
   last_done_ = std::max(last_done_, done);
-  issue_at(cycle);
+  issue_at(cycle, waits);
 }
 
 }  // namespace npu

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytorchsim.report.bound import BoundBy, CycleShares, bound_by
-from pytorchsim.report.movement import energy_picojoules, summed_statistics
+from pytorchsim.report.energy import energy_picojoules, summed_statistics
 from pytorchsim.report.record import CallRecord, GraphRecord, KernelFacts, LaunchRecord, TileLatency
 
 __all__ = ["STAGES", "GraphRow", "HostOpRow", "KernelRow", "graph_rows", "host_op_rows", "kernel_rows", "wall_seconds"]

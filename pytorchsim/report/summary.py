@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pytorchsim.errors import ReportError
+from pytorchsim.report.energy import PLACES
 from pytorchsim.report.record import CallRecord, thread_record
 from pytorchsim.report.rows import (
     STAGES,
@@ -58,10 +59,10 @@ class Report:
 
     @property
     def energy_picojoules(self) -> dict[str, float] | None:
-        """Energy of data movement by place (dram, network, scratchpad). None where nothing was timed."""
+        """Energy by place (dram, network, scratchpad, array, vector). None where nothing was timed."""
         if not self.timed:
             return None
-        total: dict[str, float] = {"dram": 0.0, "network": 0.0, "scratchpad": 0.0}
+        total = dict.fromkeys(PLACES, 0.0)
         for row in self.kernels:
             for place, picojoules in (row.energy_picojoules or {}).items():
                 total[place] += picojoules
@@ -141,8 +142,7 @@ class Report:
 _CSV_COLUMNS = (
     "graph", "phase", "name", "origins", "shape", "launches", "cycles", "bytes_read", "bytes_written", "burst_bytes",
     "transfers", "bound_by", "utilisation", "dram_utilisation", "tile_cycles", "scalar_cycles", "load_wait_cycles",
-    "store_wait_cycles", "idle_cycles", "stack_bytes", "dram_picojoules", "network_picojoules",
-    "scratchpad_picojoules",
+    "store_wait_cycles", "idle_cycles", "stack_bytes", *(f"{place}_picojoules" for place in PLACES),
 )  # fmt: skip
 
 

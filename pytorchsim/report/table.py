@@ -103,7 +103,7 @@ def _totals(report: Report) -> Iterator[Text]:
         )
         if totals["energy_picojoules"]:
             parts = ", ".join(f"{place} {value / 1e6:.3f}" for place, value in totals["energy_picojoules"].items())
-            yield Text(f"microjoules of data movement: {parts}")
+            yield Text(f"microjoules: {parts}")
     else:
         yield Text(f"functional mode: nothing was timed; {launches}, {host_ops}")
     stages = ", ".join(f"{stage} {seconds:.3f}" for stage, seconds in report.wall_seconds.items())

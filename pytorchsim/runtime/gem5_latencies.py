@@ -16,11 +16,12 @@ from pytorchsim.runtime.latencies import Arguments, TileKey
 from pytorchsim.simulator.functional import LoadableProgram
 from pytorchsim.simulator.gem5 import Gem5, read_pin
 from pytorchsim.simulator.gem5_program import tile_call
+from pytorchsim.simulator.tile_cost import TileCost
 
 __all__ = ["Latencies", "SecondSource", "second_source"]
 
-Latencies = Mapping[str, Mapping[Arguments, int]]
-"""Tile function -> integer arguments -> cycles."""
+Latencies = Mapping[str, Mapping[Arguments, TileCost]]
+"""Tile function -> integer arguments -> cost."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,15 @@ def second_source(
     gem5, pin = Gem5(config, store), read_pin().version
     table = {
         name: {
-            arguments: gem5.cycles(tile_call(program, name, arguments, keys[name].stack_alignment_bytes, config))
-            for arguments in calls
+            arguments: TileCost(
+                gem5.cycles(tile_call(program, name, arguments, keys[name].stack_alignment_bytes, config)), cost.work
+            )
+            for arguments, cost in calls.items()
         }
         for name, calls in builtin.items()
     }
     rows = tuple(
-        TileLatency(name, arguments, builtin[name][arguments], table[name][arguments], gem5.version, pin)
+        TileLatency(name, arguments, builtin[name][arguments].cycles, table[name][arguments].cycles, gem5.version, pin)
         for name in sorted(table)
         for arguments in sorted(table[name])
     )

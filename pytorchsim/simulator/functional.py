@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn, Protocol, TypeAlias
 
 from pytorchsim.errors import FaultSite, MachineFault
 from pytorchsim.simulator.native import _native
+from pytorchsim.simulator.tile_cost import TileCost
 from pytorchsim.simulator.timing import lane_core_params
 from pytorchsim.target.memory_map import SCRATCHPAD_BASE
 
@@ -73,14 +74,14 @@ class LaunchResult:
     """What one core did in a launch.
 
     trace: for `simulator.timing`; empty in functional mode. stack_bytes: peak depth per lane. instructions: executed
-    ones by class (scalar, vector, dma, array). measured: cycles of tile functions that were not known, by name and
+    ones by class (scalar, vector, dma, array). measured: costs of tile functions that were not known, by name and
     arguments. assumed_indices: entries of index tiles that timing mode had to make up (it took consecutive ones).
     """
 
     trace: _native.Trace
     stack_bytes: int
     instructions: Mapping[str, int]
-    measured: Mapping[str, Mapping[Arguments, int]]
+    measured: Mapping[str, Mapping[Arguments, TileCost]]
     assumed_indices: int = 0
 
 
@@ -142,7 +143,7 @@ class Machine:
         core: int = 0,
         cores: int = 1,
         mode: LaunchMode = "functional+timing",
-        latencies: Mapping[str, Mapping[Arguments, int]] | None = None,
+        latencies: Mapping[str, Mapping[Arguments, TileCost]] | None = None,
     ) -> LaunchResult:
         """Run a kernel's control function to its end, as core `core` of `cores`.
 
@@ -152,7 +153,7 @@ class Machine:
             core: this core's number.
             cores: cores that share the kernel.
             mode: `functional` computes, `timing` only traces, `functional+timing` does both.
-            latencies: known cycles of tile functions, by name and arguments (as `LaunchResult.measured` gives them).
+            latencies: known costs of tile functions, by name and arguments (as `LaunchResult.measured` gives them).
 
         Raises:
             MachineFault: the machine refused an instruction.
@@ -163,9 +164,9 @@ class Machine:
         if loaded is None or kernel not in loaded.program.symbols:
             raise KeyError(f"kernel {kernel!r} is not in the loaded program" if loaded else "no program is loaded")
         known = [
-            (loaded.tile_numbers[name], list(arguments), cycles)
+            (loaded.tile_numbers[name], list(arguments), cost.cycles, list(cost.work))
             for name, calls in (latencies or {}).items()
-            for arguments, cycles in calls.items()
+            for arguments, cost in calls.items()
         ]
         native_slots = [
             _native.EngineSlot(s.data, s.lowest_byte, s.end_byte, s.dram_address, s.element_bytes, s.writable)
@@ -177,9 +178,9 @@ class Machine:
         except _native.EngineFault as error:
             self._raise_fault(loaded.program, kernel, error)
         names = list(loaded.program.tile_functions)
-        measured: dict[str, dict[Arguments, int]] = {}
-        for tile, arguments, cycles in result.measured:
-            measured.setdefault(names[tile], {})[tuple(arguments)] = cycles
+        measured: dict[str, dict[Arguments, TileCost]] = {}
+        for tile, arguments, cycles, work in result.measured:
+            measured.setdefault(names[tile], {})[tuple(arguments)] = TileCost(cycles, tuple(work))
         instructions = {
             "scalar": result.scalar_instructions,
             "vector": result.vector_instructions,

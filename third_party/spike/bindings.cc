@@ -9,6 +9,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <tuple>
@@ -28,7 +29,8 @@ namespace {
 namespace eng = npu::engine;
 
 using ArgumentList = std::vector<uint64_t>;
-using LatencyRow = std::tuple<uint32_t, ArgumentList, uint64_t>;  // tile function, 8 arguments, cycles
+using Figures = std::vector<uint64_t>;                                     // of WorkCounts
+using LatencyRow = std::tuple<uint32_t, ArgumentList, uint64_t, Figures>;  // tile function, arguments, cycles
 
 // A fault as the value (kind, text, pc, bits, lane, address, other_pc) that EngineFault carries.
 nb::tuple fault_value(const eng::Fault& fault) {
@@ -68,11 +70,13 @@ class PyEngine {
   eng::LaunchResult launch(uint64_t entry, uint32_t core, uint32_t cores, eng::Mode mode,
                            const std::vector<eng::Slot>& slots, const std::vector<LatencyRow>& latencies) {
     eng::LaunchRequest request{entry, core, cores, mode, slots, {}};
-    for (const auto& [tile, arguments, cycles] : latencies) {
+    for (const auto& [tile, arguments, cycles, figures] : latencies) {
       eng::LatencyKey key{tile, {}};
-      for (size_t i = 0; i < std::min(arguments.size(), key.arguments.size()); ++i)
-        key.arguments[i] = arguments[i];
-      request.latencies.emplace(key, cycles);
+      std::copy_n(arguments.begin(), std::min(arguments.size(), key.arguments.size()), key.arguments.begin());
+      eng::TileCost cost{cycles, {}};
+      std::copy_n(figures.begin(), std::min(figures.size(), cost.work.figures.size()),
+                  cost.work.figures.begin());
+      request.latencies.emplace(key, cost);
     }
     if (running_.exchange(true)) throw nb::value_error("the engine is running a launch in another thread");
     interrupt_ = false;
@@ -111,8 +115,9 @@ class PyEngine {
 
 std::vector<LatencyRow> measured_rows(const eng::LaunchResult& result) {
   std::vector<LatencyRow> rows;
-  for (const auto& [key, cycles] : result.measured)
-    rows.emplace_back(key.tile, ArgumentList(key.arguments.begin(), key.arguments.end()), cycles);
+  for (const auto& [key, cost] : result.measured)
+    rows.emplace_back(key.tile, ArgumentList(key.arguments.begin(), key.arguments.end()), cost.cycles,
+                      Figures(cost.work.figures.begin(), cost.work.figures.end()));
   return rows;
 }
 

@@ -53,7 +53,12 @@ struct LatencyKey {
   std::array<uint64_t, 8> arguments = {};  // zero where the function does not read it
   auto operator<=>(const LatencyKey&) const = default;
 };
-using LatencyTable = std::map<LatencyKey, uint64_t>;  // cycles
+// What a call costs: cycles, and what it did in them.
+struct TileCost {
+  uint64_t cycles = 0;
+  WorkCounts work;
+};
+using LatencyTable = std::map<LatencyKey, TileCost>;
 
 struct InstructionCounts {
   uint64_t scalar = 0;

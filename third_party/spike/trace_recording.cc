@@ -18,6 +18,7 @@ void Core::retire(const Decoded& entry, uint64_t pc) {
 void Core::flush_scalar_cycles() {
   const uint64_t cycles = lane_core_.elapsed();
   if (cycles != 0) result_.trace.ops.push_back({TraceOp::Kind::Scalar, 0, 0, cycles});
+  result_.trace.work += lane_core_.work(false);
   lane_core_.begin();
 }
 
@@ -33,7 +34,8 @@ bool Core::enter_tile(uint32_t tile) {
     is_known = known != result_.measured.end();
   }
   if (is_known) {
-    result_.trace.ops.push_back({TraceOp::Kind::Tile, 0, tile - 1, known->second});
+    result_.trace.ops.push_back({TraceOp::Kind::Tile, 0, tile - 1, known->second.cycles});
+    result_.trace.work += known->second.work;
     if (request_->mode == Mode::Timing) return false;
   } else if (request_->mode == Mode::Timing && !scratchpad_zeroed_) {
     // What the function computes is of no interest, but it must not stumble over what an earlier one left.
@@ -51,9 +53,10 @@ bool Core::enter_tile(uint32_t tile) {
 
 void Core::leave_tile() {
   if (tile_measured_) {
-    const uint64_t cycles = lane_core_.drain();
-    result_.measured.emplace(tile_key_, cycles);
-    result_.trace.ops.push_back({TraceOp::Kind::Tile, 0, current_tile_ - 1, cycles});
+    const TileCost cost{lane_core_.drain(), lane_core_.work(true)};
+    result_.measured.emplace(tile_key_, cost);
+    result_.trace.ops.push_back({TraceOp::Kind::Tile, 0, current_tile_ - 1, cost.cycles});
+    result_.trace.work += cost.work;
     lane_core_.begin();
   }
   current_tile_ = 0;

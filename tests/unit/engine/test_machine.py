@@ -11,6 +11,7 @@ import pytest
 
 from pytorchsim.errors import MachineFault
 from pytorchsim.simulator.functional import Machine
+from pytorchsim.simulator.tile_cost import TileCost
 from pytorchsim.target import dtypes
 from pytorchsim.target.descriptor import Axis, Descriptor, TransferOp
 from tests.unit.engine.assembler import A0, A1, A2, RA, SP, ZERO, Assembler, TestProgram, spad
@@ -98,14 +99,14 @@ def test_known_latencies_are_used_and_skip_the_function_in_timing_mode() -> None
     machine.load(add_program(calls=3))
     slots = [slot(array) for array in tensors()]
     first = machine.launch("k", slots)
-    ((arguments, cycles),) = first.measured["k__add"].items()
+    ((arguments, cost),) = first.measured["k__add"].items()
     assert arguments == (spad(0), spad(64), spad(128), 0, 0, 0, 0, 0)
-    assert first.trace.tile_totals() == [(0, 3, 3 * cycles)]
-    again = machine.launch("k", slots, latencies={"k__add": {arguments: 1000}})
+    assert first.trace.tile_totals() == [(0, 3, 3 * cost.cycles)]
+    again = machine.launch("k", slots, latencies={"k__add": {arguments: TileCost(1000)}})
     assert again.trace.tile_totals() == [(0, 3, 3000)]
     assert not again.measured
     assert again.instructions["vector"] == 15
-    skipped = machine.launch("k", slots, mode="timing", latencies={"k__add": {arguments: 1000}})
+    skipped = machine.launch("k", slots, mode="timing", latencies={"k__add": {arguments: TileCost(1000)}})
     assert skipped.trace.operations() == again.trace.operations()
     assert skipped.instructions["vector"] == 0
 

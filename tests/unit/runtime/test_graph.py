@@ -10,6 +10,7 @@ from pytorchsim.config import load_config
 from pytorchsim.runtime import Graph, load_graph
 from pytorchsim.runtime.kernel import KernelMetadata
 from pytorchsim.runtime.latencies import LatencyTable, TileKey
+from pytorchsim.simulator.tile_cost import TileCost
 
 
 def load(name: str = "inference_0", mode: str = "functional") -> Graph:
@@ -67,25 +68,27 @@ def test_unknown_direction() -> None:
 
 def test_latencies_are_shared_by_content() -> None:
     table = LatencyTable()
-    table.add("machine", TileKey("code"), {(1, 2): 30})
-    table.add("machine", TileKey("code"), {(1, 2): 30, (1, 3): 40})
-    assert table.known("machine", TileKey("code")) == {(1, 2): 30, (1, 3): 40}
+    table.add("machine", TileKey("code"), {(1, 2): TileCost(30)})
+    table.add("machine", TileKey("code"), {(1, 2): TileCost(30), (1, 3): TileCost(40)})
+    assert table.known("machine", TileKey("code")) == {(1, 2): TileCost(30), (1, 3): TileCost(40)}
     assert table.known("other machine", TileKey("code")) == {}
     assert table.known("machine", TileKey("code", 16)) == {}
     assert len(table) == 2
     with pytest.raises(RuntimeError, match="31 cycles"):
-        table.add("machine", TileKey("code"), {(1, 2): 31})
+        table.add("machine", TileKey("code"), {(1, 2): TileCost(31)})
+    with pytest.raises(RuntimeError, match="did something else"):
+        table.add("machine", TileKey("code"), {(1, 2): TileCost(30, (1,))})
 
 
 def test_known_latencies_stay_as_they_were() -> None:
     """A launch reads them in C++ while another thread adds."""
     table = LatencyTable()
-    table.add("machine", TileKey("code"), {(): 1})
+    table.add("machine", TileKey("code"), {(): TileCost(1)})
     known = table.known("machine", TileKey("code"))
-    table.add("machine", TileKey("code"), {(5,): 2})
-    assert known == {(): 1}
+    table.add("machine", TileKey("code"), {(5,): TileCost(2)})
+    assert known == {(): TileCost(1)}
     with pytest.raises(TypeError):
-        known[(5,)] = 2  # type: ignore[index]
+        known[(5,)] = TileCost(2)  # type: ignore[index]
 
 
 def test_only_functional_mode_is_not_timed() -> None:

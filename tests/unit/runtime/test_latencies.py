@@ -11,24 +11,25 @@ from pytorchsim.errors import PyTorchSimWarning
 from pytorchsim.mlir.cache import ContentStore
 from pytorchsim.runtime import latencies
 from pytorchsim.runtime.latencies import LatencyTable, TileKey
+from pytorchsim.simulator.tile_cost import TileCost
 
 TILE = TileKey("code", 16)
 
 
 def test_another_process_knows(tmp_path: Path) -> None:
-    LatencyTable().add("machine", TILE, {(1, 2): 30}, ContentStore(tmp_path))
+    LatencyTable().add("machine", TILE, {(1, 2): TileCost(30, (5, 0))}, ContentStore(tmp_path))
     table, store = LatencyTable(), ContentStore(tmp_path)
-    assert table.known("machine", TILE, store) == {(1, 2): 30}
+    assert table.known("machine", TILE, store) == {(1, 2): TileCost(30, (5, 0))}
     assert table.known("machine", TileKey("code"), store) == {}
     assert table.known("another", TILE, store) == {}
     with pytest.raises(RuntimeError, match="31 cycles"):
-        table.add("machine", TILE, {(1, 2): 31}, store)
+        table.add("machine", TILE, {(1, 2): TileCost(31)}, store)
 
 
 def test_without_a_store_nothing_is_read_or_written(tmp_path: Path) -> None:
-    LatencyTable().add("machine", TILE, {(): 1})
+    LatencyTable().add("machine", TILE, {(): TileCost(1)})
     assert not list(tmp_path.iterdir())
-    LatencyTable().add("machine", TILE, {(): 1}, ContentStore(tmp_path))
+    LatencyTable().add("machine", TILE, {(): TileCost(1)}, ContentStore(tmp_path))
     assert LatencyTable().known("machine", TILE) == {}
 
 
@@ -37,13 +38,13 @@ def test_what_several_processes_measure_is_merged(tmp_path: Path) -> None:
     for table in tables:  # each has read before any wrote
         assert table.known("machine", TILE, ContentStore(tmp_path)) == {}
     for number, table in enumerate(tables):
-        table.add("machine", TILE, {(number,): number, (9,): 9}, ContentStore(tmp_path))
+        table.add("machine", TILE, {(number,): TileCost(number), (9,): TileCost(9)}, ContentStore(tmp_path))
     known = LatencyTable().known("machine", TILE, ContentStore(tmp_path))
-    assert known == {(0,): 0, (1,): 1, (2,): 2, (9,): 9}
+    assert known == {(number,): TileCost(number) for number in (0, 1, 2, 9)}
 
 
 def test_another_timing_model_measures_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    LatencyTable().add("machine", TILE, {(): 1}, ContentStore(tmp_path))
+    LatencyTable().add("machine", TILE, {(): TileCost(1)}, ContentStore(tmp_path))
     monkeypatch.setattr(latencies, "_timing_model_digest", lambda: "edited")
     assert LatencyTable().known("machine", TILE, ContentStore(tmp_path)) == {}
 
@@ -53,14 +54,14 @@ def test_only_news_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     update = ContentStore.update
     monkeypatch.setattr(ContentStore, "update", lambda *arguments: updates.append(1) or update(*arguments))
     for _ in range(3):
-        table.add("machine", TILE, {(): 1}, store)
+        table.add("machine", TILE, {(): TileCost(1)}, store)
         table.clear()
     assert len(updates) == 1
     assert table.known("machine", TILE, store) == {}  # forgotten: it is measured again
 
 
 def test_a_damaged_entry_is_measured_again(tmp_path: Path) -> None:
-    LatencyTable().add("machine", TILE, {(): 1}, ContentStore(tmp_path))
+    LatencyTable().add("machine", TILE, {(): TileCost(1)}, ContentStore(tmp_path))
     (path,) = (path for path in (tmp_path / "latencies").rglob("*") if path.is_file())
     path.write_bytes(path.read_bytes()[:-1])
     table, store = LatencyTable(), ContentStore(tmp_path)
@@ -68,5 +69,5 @@ def test_a_damaged_entry_is_measured_again(tmp_path: Path) -> None:
         assert table.known("machine", TILE, store) == {}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        table.add("machine", TILE, {(): 1}, store)
-    assert LatencyTable().known("machine", TILE, ContentStore(tmp_path)) == {(): 1}
+        table.add("machine", TILE, {(): TileCost(1)}, store)
+    assert LatencyTable().known("machine", TILE, ContentStore(tmp_path)) == {(): TileCost(1)}

@@ -1,0 +1,58 @@
+"""What was done in launches, and what that costs: counters of the timing simulator summed, energy by place.
+
+In: `LaunchTiming`s of one kernel and the machine. Out: plain numbers, deterministic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytorchsim.config.model import NpuConfig
+    from pytorchsim.simulator.timing import LaunchTiming
+
+__all__ = ["PLACES", "energy_picojoules", "summed_statistics"]
+
+PLACES = ("dram", "network", "scratchpad", "array", "vector")
+"""Where energy is spent; `vector` includes special functions and exchanges between lanes."""
+
+_ARRAY = ("float32", "float16", "bfloat16", "float8", "int8")
+
+
+def summed_statistics(timings: Sequence[LaunchTiming]) -> dict[str, dict[str, int]]:
+    """Counters by component, summed over launches; components and counters in order of appearance."""
+    sums: dict[str, dict[str, int]] = {}
+    for timing in timings:
+        for component, counters in timing.statistics.items():
+            of_component = sums.setdefault(component, {})
+            for name, value in counters.items():
+                of_component[name] = of_component.get(name, 0) + value
+    return sums
+
+
+def energy_picojoules(timings: Sequence[LaunchTiming], config: NpuConfig) -> Mapping[str, float]:
+    """Energy by place (`PLACES`): bytes and operations x figures of the config."""
+    bursts = sum(timing.burst_bytes_read + timing.burst_bytes_written for timing in timings)
+    transferred = sum(timing.scratchpad_bytes for timing in timings)
+    work: dict[str, int] = {}
+    for component, counters in summed_statistics(timings).items():
+        if component.startswith("lane core "):
+            for name, count in counters.items():
+                work[name] = work.get(name, 0) + count
+    figures = config.energy
+    operations = {
+        "vector_floats": figures.vector_float_pj,
+        "vector_integers": figures.vector_integer_pj,
+        "vector_permutes": figures.vector_integer_pj,
+        "vector_divides": figures.vector_divide_pj,
+        "special_functions": figures.special_function_pj,
+        "lane_exchanges": figures.lane_exchange_pj,
+    }
+    return {
+        "dram": bursts * figures.dram_pj_per_byte,
+        "network": bursts * figures.network_pj_per_byte,
+        "scratchpad": (transferred + work.get("scratchpad_bytes", 0)) * figures.scratchpad_pj_per_byte,
+        "array": sum(work.get(f"macs_{kind}", 0) * float(getattr(figures, f"mac_{kind}_pj")) for kind in _ARRAY),
+        "vector": sum(work.get(name, 0) * picojoules for name, picojoules in operations.items()),
+    }
