@@ -173,5 +173,7 @@ def _run(command: list[str], what: str, timeout_seconds: int) -> str:
 
 
 def _tail(output: str) -> str:
-    lines = output.splitlines()[-_TAIL_LINES:]
+    """The last lines, without the list of return addresses that gem5 ends with when it aborts."""
+    lines = re.sub(r"^--- BEGIN LIBC BACKTRACE ---$.*", "", output, flags=re.MULTILINE | re.DOTALL).splitlines()
+    lines = [line for line in lines if line.strip()][-_TAIL_LINES:]
     return "\n".join(f"  {line}" for line in lines) or "  (no output)"

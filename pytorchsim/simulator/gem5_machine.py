@@ -30,6 +30,7 @@ _MEMORY = (
     "MemRead", "MemWrite", "FloatMemRead", "FloatMemWrite", "SimdUnitStrideLoad", "SimdUnitStrideStore",
     "SimdUnitStrideMaskLoad", "SimdUnitStrideMaskStore", "SimdStridedLoad", "SimdStridedStore", "SimdIndexedLoad",
     "SimdIndexedStore", "SimdUnitStrideFaultOnlyFirstLoad", "SimdWholeRegisterLoad", "SimdWholeRegisterStore",
+    "SimdUnitStrideSegmentedLoad", "SimdUnitStrideSegmentedStore",
 )  # fmt: skip
 _MISC = ("IprAccess", "InstPrefetch")
 _WIDE = 8
@@ -57,7 +58,7 @@ def machine_json(config: NpuConfig) -> str:
         "cpu": _minor_cpu(config) if minor else _lane_cpu(config),
         "units": [asdict(unit) for unit in (_minor_units(config) if minor else _lane_units(config))],
         "cache": {
-            "size": f"{max(config.core.scratchpad_bytes_per_lane // 1024, 32)}KiB",
+            "size": f"{_cache_bytes(config) // 1024}KiB",
             "latency": config.minor.cache_cycles if minor else max(1, config.latency.scratchpad_load_cycles - 1),
         },
     }
@@ -70,6 +71,11 @@ def fill_and_drain_cycles(config: NpuConfig, custom: frozenset[str]) -> int:
     lanes = config.core.lanes
     load = lanes if "array.push_weights" in custom else 0
     return load + 2 * lanes - 1 if {"array.push_inputs", "array.pop"} & custom else load
+
+
+def _cache_bytes(config: NpuConfig) -> int:
+    """A power of two that holds a scratchpad slice and as much of constants and code."""
+    return 2 * max(1 << (config.core.scratchpad_bytes_per_lane - 1).bit_length(), 32 * 1024)
 
 
 def _minor_cpu(config: NpuConfig) -> dict[str, int]:
@@ -154,7 +160,7 @@ def _lane_units(config: NpuConfig) -> tuple[FunctionalUnit, ...]:
         vector(
             latency.vector_alu_cycles,
             *("SimdAdd", "SimdAddAcc", "SimdAlu", "SimdCmp", "SimdCvt", "SimdShift", "SimdShiftAcc", "SimdExt"),
-            "SimdPredAlu",
+            *("SimdFloatExt", "SimdPredAlu"),
         ),
         vector(latency.vector_mul_cycles, "SimdMult", "SimdMultAcc", "SimdMatMultAcc"),
         vector(
@@ -162,8 +168,7 @@ def _lane_units(config: NpuConfig) -> tuple[FunctionalUnit, ...]:
             *("SimdFloatAdd", "SimdFloatAlu", "SimdFloatCmp", "SimdFloatCvt", "SimdFloatMisc", "SimdFloatMult"),
             *("SimdFloatMultAcc", "SimdFloatMatMultAcc"),
         ),
-        vector(tree * latency.vector_fp_cycles, "SimdReduceAdd", "SimdReduceCmp", "SimdFloatReduceAdd"),
-        vector(tree * latency.vector_fp_cycles, "SimdFloatReduceCmp"),
+        vector(tree * latency.vector_fp_cycles, "SimdReduceAdd", "SimdFloatReduceAdd", "SimdFloatReduceCmp"),
         FunctionalUnit(("SimdMisc",), 1, beats - 1 + latency.vector_permute_cycles, beats),
         FunctionalUnit(("SimdDiv", "SimdSqrt"), 1, beats * divide, beats * divide),
         # What follows has stand-ins of custom instructions, too.

@@ -1,8 +1,9 @@
-"""Stand-ins for the custom instructions on a simulator that does not know them: instructions of RVV 1.0 with the same
-vector operands and an operation class of gem5 that nothing else in a tile function uses.
+"""Stand-ins for instructions that gem5 does not know: instructions of RVV 1.0 with the same vector operands.
 
-In: a custom instruction's word. Out: the stand-in's word. Only cycles come out right, never values. Assumes: SEW of 16
-bits or more for the two float forms, and tile functions, which have no DMA.
+In: an instruction's word. Out: the stand-in's word; for a custom instruction one of an operation class of gem5 that
+nothing else in a tile function uses, for a conversion of bf16 that of f16. Only cycles come out right, never values.
+Assumes: f32 where the two float forms stand for custom instructions (SFU, array results), and tile functions, which
+have no DMA and no reduction inside a lane (those would give a scalar).
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ def _vector(funct6: int, funct3: int, vd: int, vs2: int, vs1: int) -> int:
     return funct6 << 26 | 1 << 25 | vs2 << 20 | vs1 << 15 | funct3 << 12 | vd << 7 | 0x57
 
 
-# Encodings: RVV 1.0, "Vector Instruction Listing". OPFVV is funct3 1, OPMVV 2, OPFVF 5.
+# Encodings: RVV 1.0, "Vector Instruction Listing". OPFVV is funct3 1, OPMVV 2. What takes elements of any width is of
+# integers: gem5 does not define its float forms for bytes.
 _SFU = Twin("vfrsqrt7.v vd, vs2", "SimdFloatSqrt", lambda vd, vs2: _vector(0b010011, 1, vd, vs2, 0b00100))
-_XLU = Twin("vfslide1down.vf vd, vs2, ft0", "SimdFloatExt", lambda vd, vs2: _vector(0b001111, 5, vd, vs2, 0))
+_XLU = Twin("vredmaxu.vs vd, vs2, vs2", "SimdReduceCmp", lambda vd, vs2: _vector(0b000110, 2, vd, vs2, vs2))
 _PUSH = Twin("vredxor.vs vs2, vs2, vs2", "SimdReduceAlu", lambda _, vs2: _vector(0b000011, 2, vs2, vs2, vs2))
 _POP = Twin("vfrec7.v vd, vd", "SimdFloatDiv", lambda vd, _: _vector(0b010011, 1, vd, vd, 0b00101))
 _LANE = Twin("vid.v vd", "SimdMisc", lambda vd, _: _vector(0b010100, 2, vd, 0, 0b10001))
@@ -46,14 +48,48 @@ TWINS: dict[str, Twin] = {
 """Every custom instruction of a tile function. Those of the DMA are missing on purpose."""
 
 
+@dataclass(frozen=True)
+class _Conversion:
+    """A conversion of bf16: where `mask` selects `match`, these bits are those of f16's conversion in its place."""
+
+    name: str
+    mask: int
+    match: int
+    half: int
+
+    def word(self, word: int) -> int:
+        return word & ~self.mask | self.half
+
+
+def _unary(vs1: int) -> int:
+    return 0b010010 << 26 | vs1 << 15 | 1 << 12 | 0x57
+
+
+def _scalar(funct7: int, rs2: int) -> int:
+    return funct7 << 25 | rs2 << 20 | 0x53
+
+
+_UNARY_MASK = 0x3F << 26 | 0x1F << 15 | 7 << 12 | 0x7F
+_SCALAR_MASK = 0x7F << 25 | 0x1F << 20 | 0x7F
+
+# Encodings: RISC-V ISA manual, Zfbfmin and Zvfbfmin; of f16: Zfhmin and RVV 1.0, VFUNARY0.
+_CONVERSIONS = (
+    _Conversion("vfncvtbf16.f.f.w", _UNARY_MASK, _unary(0b11101), _unary(0b10100)),
+    _Conversion("vfwcvtbf16.f.f.v", _UNARY_MASK, _unary(0b01101), _unary(0b01100)),
+    _Conversion("fcvt.bf16.s", _SCALAR_MASK, _scalar(0b0100010, 8), _scalar(0b0100010, 0)),
+    _Conversion("fcvt.s.bf16", _SCALAR_MASK, _scalar(0b0100000, 6), _scalar(0b0100000, 2)),
+)
+
+
 def timing_twin(word: int) -> tuple[str, int] | None:
-    """Name of the custom instruction and its stand-in's word; None for a word that is not custom.
+    """Name of the instruction and its stand-in's word; None for a word that gem5 knows.
 
     Raises:
         ValueError: a custom instruction without a stand-in (DMA), or no instruction of ours.
     """
     if word & 0x7F != OPCODE:
-        return None
+        found = next((entry for entry in _CONVERSIONS if word & entry.mask == entry.match), None)
+        return None if found is None else (found.name, found.word(word))
     for instruction in CUSTOM:
         if any(word & mask == match for mask, match in instruction.words()):
             twin = TWINS.get(instruction.name)

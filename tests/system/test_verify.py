@@ -73,6 +73,46 @@ def test_the_first_wrong_kernel_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     torch.testing.assert_close(compiled(function)(a, b), function(a, b), rtol=1e-4, atol=1e-4)
 
 
+class Classifier(nn.Module):
+    """Two kernels whose values are right before the one that is not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.norm = nn.Linear(20, 16), nn.Linear(16, 12), nn.LayerNorm(16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = self.norm(self.first(x).relu())
+        y: torch.Tensor = self.second(hidden).tanh()
+        return y
+
+
+def test_a_model_with_a_wrong_kernel_stops_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed: list[str] = []
+    check = Verification.check
+
+    def noting(self: Verification, kernel: Any, stored: dict[str, torch.Tensor]) -> None:
+        check(self, kernel, stored)
+        passed.extend(stored)
+
+    monkeypatch.setattr(Verification, "check", noting)
+    torch.manual_seed(3)
+    model, x = Classifier().requires_grad_(False), torch.randn(6, 20)
+    with monkeypatch.context() as patch:
+        patch.setitem(EMITTERS, "tanh", EMITTERS["sin"])
+        with pytest.raises(VerificationError) as caught:
+            compiled(model)(x)
+    error = caught.value
+    assert passed, "the layers before are right"
+    assert "tanh" in error.operation
+    place = tuple(error.index)
+    hidden = model.second(model.norm(model.first(x).relu()))
+    assert error.actual == pytest.approx(float(hidden.sin()[place]), abs=1e-4)
+    assert error.expected == pytest.approx(float(hidden.tanh()[place]), abs=1e-4)
+    assert (Path(error.dump) / "values.pt").is_file() or list(Path(error.dump).rglob("values.pt"))
+    for said in ("tanh", str(place), str(error.dump)):
+        assert said in str(error)
+
+
 def test_there_is_nothing_to_compare_in_timing_mode() -> None:
     with pytest.raises(ConfigError, match="nothing to compare"):
         torch.compile(torch.relu, backend="pytorchsim", options={"verify": True, "mode": "timing"})(torch.ones(3))

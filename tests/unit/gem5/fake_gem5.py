@@ -31,7 +31,9 @@ if behaviour == "slow":
     print("still running", flush=True)
     time.sleep(60)
 if behaviour == "crash":
-    print("build/RISCV/arch/riscv/faults.cc:204: panic: Illegal instruction 0x5b at pc 0x10030", flush=True)
+    print("build/RISCV/arch/riscv/faults.cc:204: panic: Illegal instruction 0x5b at pc 0x10030")
+    print("Memory Usage: 660000 KBytes\\nProgram aborted at tick 51000\\n--- BEGIN LIBC BACKTRACE ---")
+    print("\\n".join(["gem5.fast(+0x5ae54e)[0x55e2bbf3f54e]"] * 30) + "\\n--- END LIBC BACKTRACE ---", flush=True)
     os.abort()
 if behaviour == "silent":
     sys.exit(0)

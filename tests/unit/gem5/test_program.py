@@ -105,7 +105,7 @@ def test_stand_ins_have_the_same_operands(word: int, name: str, reads: set[int],
     twin = found[1]
     # vd, vs2 and (vector forms) vs1 of the encoding; unary forms keep an operation number in vs1.
     assert twin >> 7 & 31 == writes
-    unary = TWINS[name].mnemonic.split()[0] in ("vfrsqrt7.v", "vfrec7.v", "vid.v", "vfslide1down.vf")
+    unary = TWINS[name].mnemonic.split()[0] in ("vfrsqrt7.v", "vfrec7.v", "vid.v")
     operands = {twin >> 7 & 31, twin >> 20 & 31} | (set() if unary else {twin >> 15 & 31})
     assert operands - ({0} if name == "lane.id" else set()) == reads
     assert mnemonic(twin) == TWINS[name].mnemonic.split()[0]
@@ -115,6 +115,27 @@ def mnemonic(word: int) -> str:
     from pytorchsim.simulator.functional import Machine
 
     return Machine(CONFIG).disassemble(word).split()[0]
+
+
+@pytest.mark.parametrize(
+    ("word", "name", "half"),
+    [
+        # Zvfbfmin: v8 from v4, masked; Zfbfmin: f1 from f2. The f16 forms differ in vs1, in rs2.
+        (0x484E9457, "vfncvtbf16.f.f.w", "vfncvt.f.f.w v8, v4, v0.t"),
+        (0x48469457, "vfwcvtbf16.f.f.v", "vfwcvt.f.f.v v8, v4, v0.t"),
+        (0x448170D3, "fcvt.bf16.s", "fcvt.h.s ft1, ft2"),
+        (0x406100D3, "fcvt.s.bf16", "fcvt.s.h ft1, ft2"),
+    ],
+)
+def test_conversions_of_bf16_are_timed_as_those_of_f16(word: int, name: str, half: str) -> None:
+    from pytorchsim.simulator.functional import Machine
+
+    machine = Machine(CONFIG)
+    assert machine.disassemble(word).split()[0] == name
+    found = timing_twin(word)
+    assert found is not None
+    assert found[0] == name
+    assert " ".join(machine.disassemble(found[1]).split()) == half
 
 
 def test_ordinary_words_stay() -> None:
