@@ -27,7 +27,7 @@ demo: build  ## Set up, run an example, compare with eager, print the cycle tabl
 test: build  ## Set up, run the tests. LAYERS="ops fusion" and PYTEST="-x -k relu" narrow it
 	@$(BIN)/python tools/run_layers.py $(LAYERS) $(foreach stage,$(STAGES),--stage $(stage)) --pytest='-m "not slow" $(PYTEST)'
 
-models: build  ## The model suites, then the README's table of models from their results
+models: build  ## The model suites, then the README's table from their results. PYTEST='-m ""': slow cases, too
 	@mkdir -p build && rm -f build/models.jsonl
 	@PYTORCHSIM_MODEL_RESULTS=build/models.jsonl $(BIN)/python tools/run_layers.py models --pytest='-m "not slow" $(PYTEST)'
 	@$(BIN)/python tools/coverage_table.py build/models.jsonl

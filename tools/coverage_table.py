@@ -3,14 +3,15 @@
     PYTORCHSIM_MODEL_RESULTS=build/models.jsonl pytest tests/models && python tools/coverage_table.py build/models.jsonl
 
 In: a file with a line of JSON per run of a model (`tests/models/measure.py`). Out: README.md with the table between its
-two markers replaced; of several runs of the same, the last counts.
+two markers replaced: a row per model and phase, suites in the order in which they first appear. Of several runs of the
+same, the last counts; of several batches the error is the largest, the other figures are the first batch's.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ END = "<!-- end of the written part -->"
 
 COLUMNS = (
     "model",
-    "batch",
+    "batches",
     "phase",
     "parameters",
     "kernels",
@@ -33,26 +34,31 @@ COLUMNS = (
 
 
 def table(results: Iterable[Mapping[str, Any]]) -> str:
-    """The Markdown table of `results`, in the order in which models first appear."""
-    last = {(result["model"], result["batch"], result["phase"]): result for result in results}
+    """The Markdown table of `results`."""
+    last = {(result["suite"], result["model"], result["phase"], result["batch"]): result for result in results}
+    suites = list(dict.fromkeys(suite for suite, *_ in last))
+    rows: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    for (suite, model, phase, _), result in sorted(last.items(), key=lambda entry: suites.index(entry[0][0])):
+        rows.setdefault((suite, model, phase), []).append(result)
     lines = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
-    lines += [f"| {' | '.join(_cells(result))} |" for result in last.values()]
+    lines += [f"| {' | '.join(_cells(batches))} |" for batches in rows.values()]
     return "\n".join(lines)
 
 
-def _cells(result: Mapping[str, Any]) -> tuple[str, ...]:
+def _cells(batches: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    first = batches[0]
     return (
-        result["model"],
-        str(result["batch"]),
-        result["phase"],
-        f"{result['parameters']:,}",
-        str(result["kernels"]),
-        str(result["host_ops"]),
-        f"{result['largest_difference']:.1e}",
-        result["held"],
-        f"{result['cycles']:,}",
-        f"{result['wall_seconds']:.1f}",
-        f"{result['peak_mib']:,}",
+        first["model"],
+        ", ".join(str(result["batch"]) for result in batches),
+        first["phase"],
+        f"{first['parameters']:,}",
+        str(first["kernels"]),
+        str(max(result["host_ops"] for result in batches)),
+        f"{max(result['largest_difference'] for result in batches):.1e}",
+        "; ".join(dict.fromkeys(result["held"] for result in batches)),
+        f"{first['cycles']:,}",
+        f"{first['wall_seconds']:.1f}",
+        f"{first['peak_mib']:,}",
     )
 
 

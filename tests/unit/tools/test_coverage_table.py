@@ -12,6 +12,7 @@ import pytest
 SCRIPT = Path(__file__).parents[3] / "tools" / "coverage_table.py"
 RUN = {
     "model": "A",
+    "suite": "a",
     "batch": 2,
     "phase": "training",
     "parameters": 1234567,
@@ -36,7 +37,7 @@ def script() -> ModuleType:
 
 def test_the_page_gets_the_last_results(script: ModuleType, tmp_path: Path) -> None:
     results, page = tmp_path / "results.jsonl", tmp_path / "page.md"
-    runs = [RUN, {**RUN, "model": "B"}, {**RUN, "cycles": 11}]
+    runs = [RUN, {**RUN, "model": "B", "suite": "b"}, {**RUN, "cycles": 11}]
     results.write_text("".join(json.dumps(run) + "\n" for run in runs))
     page.write_text(f"before\n{script.BEGIN}\nold\n{script.END}\nafter\n")
     script.main(str(results), str(page))
@@ -46,6 +47,20 @@ def test_the_page_gets_the_last_results(script: ModuleType, tmp_path: Path) -> N
     assert rows[0] == "| A | 2 | training | 1,234,567 | 3 | 0 | 1.2e-06 | at most 1e-05 from eager | 11 | 1.2 | 2,048 |"
     assert rows[1].startswith("| B | 2 |")
     assert len(rows) == 2
+
+
+def test_batches_share_a_row_and_suites_stay_together(script: ModuleType) -> None:
+    f64 = "error against float64 at most twice eager's"
+    runs = [
+        RUN,
+        {**RUN, "model": "B", "suite": "b"},
+        {**RUN, "batch": 1, "largest_difference": 3e-6, "held": f64, "cycles": 5},
+        {**RUN, "phase": "inference"},
+    ]
+    rows = script.table(runs).splitlines()[2:]
+    assert rows[0].startswith("| A | 2, 1 | training | 1,234,567 | 3 | 0 | 3.0e-06 | at most 1e-05 from eager; error")
+    assert "| 98,765 |" in rows[0]
+    assert [row.split(" | ")[0] + row.split(" | ")[2] for row in rows] == ["| Atraining", "| Ainference", "| Btraining"]
 
 
 def test_a_page_without_markers_is_an_error(script: ModuleType) -> None:
