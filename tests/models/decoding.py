@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from transformers import StaticCache
 
-from tests.models.measure import Measured, measured, nearness, publish
+from tests.models.measure import Measured, largest_difference, measured, nearness, publish
 from tests.models.table import Decoder
 
 __all__ = ["check_decoding"]
@@ -40,8 +40,7 @@ def check_decoding(decoder: Decoder, batch: int) -> None:
     assert len({step.cycles for step in steps}) == 1
     assert all(step.host_ops == 0 for step in steps)
     result = steps[0]
-    pairs = zip(actual, expected, strict=True)
-    result.largest_difference = max(float((ours - eagers).abs().max()) for ours, eagers in pairs)
+    result.largest_difference = largest_difference(actual, expected)
     result.held = nearness(actual, expected, exact, 1e-5)
     publish(result)
     assert result.held
