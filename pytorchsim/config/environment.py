@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias, cast, get_args
 
 from pytorchsim.errors import ConfigError, PyTorchSimWarning
 
-__all__ = ["PREFIX", "VARIABLES", "Environment", "LogLevel", "Variable", "read_environment"]
+__all__ = ["PREFIX", "VARIABLES", "Environment", "LogLevel", "Variable", "given_variables", "read_environment"]
 
 PREFIX = "PYTORCHSIM_"
 
@@ -47,6 +47,11 @@ class Variable:
     expects: str
     default_text: str
     description: str
+
+
+def given_variables() -> dict[str, str]:
+    """The variables that are set, as they are: what a process that works for this one has to see."""
+    return {name: text for name, text in os.environ.items() if name.startswith(PREFIX)}
 
 
 def read_environment(variables: Mapping[str, str] | None = None) -> Environment:

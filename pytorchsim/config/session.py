@@ -40,6 +40,8 @@ class Session:
         options: dict[str, object] = {"mode": self.mode, "strict": self.strict}
         if self.verify:
             options["verify"] = True
+        if self.tiles.measured > 1:
+            options["measured_tiles"] = self.tiles.measured
         if self.tiles.entries:
             options["tiles"] = {key: dict(sizes) for key, sizes in self.tiles.entries}
         return json.dumps(options, sort_keys=True, separators=(",", ":"))

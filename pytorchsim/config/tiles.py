@@ -1,4 +1,5 @@
-"""`TileChoices`: tile sizes that a user prescribes for matrix products, by problem size.
+"""`TileChoices`: who chooses tiles. A user may prescribe sizes for matrix products, by problem size, or have the best
+tiles of the search measured.
 
 In: a JSON file, `{"M_N_K": {"TILE_M": 256, "TILE_N": 256, "TILE_K": 512}}`; sizes left out are chosen. Out: a frozen,
 hashable value that is part of the session. ConfigError names the entry that is wrong.
@@ -13,10 +14,16 @@ from pathlib import Path
 
 from pytorchsim.errors import ConfigError
 
-__all__ = ["HEURISTIC", "NO_CHOICES", "TILE_NAMES", "TileChoices", "load_tile_choices"]
+__all__ = ["AUTOTUNE", "AUTOTUNED_TILES", "HEURISTIC", "NO_CHOICES", "TILE_NAMES", "TileChoices", "load_tile_choices"]
 
 HEURISTIC = "heuristic"
 """The option's value where no file prescribes anything."""
+
+AUTOTUNE = "autotune"
+"""The option's value, also with `:N`, where the N best tiles of each kernel are measured."""
+
+AUTOTUNED_TILES = 4
+"""How many are measured where the option does not say."""
 
 TILE_NAMES = ("TILE_M", "TILE_N", "TILE_K")
 
@@ -25,9 +32,11 @@ _KEY = re.compile(r"[1-9][0-9]*_[1-9][0-9]*_[1-9][0-9]*")
 
 @dataclass(frozen=True)
 class TileChoices:
-    """Entries sorted by key; each a problem size and its tile sizes."""
+    """Entries sorted by key; each a problem size and its tile sizes. `measured`: of how many of the best tiles of a
+    kernel the cycles are measured; 1: the estimate decides."""
 
     entries: tuple[tuple[str, tuple[tuple[str, int], ...]], ...] = ()
+    measured: int = 1
 
     def of(self, m: int, n: int, k: int) -> tuple[tuple[str, int], ...]:
         """The sizes prescribed for a product, or none."""

@@ -13,7 +13,7 @@ from typing import Any, cast, get_args
 
 from pytorchsim.config import DEFAULT_PRESET, load_config
 from pytorchsim.config.session import DEFAULT_MODE, Mode, Session
-from pytorchsim.config.tiles import HEURISTIC, NO_CHOICES, TileChoices, load_tile_choices
+from pytorchsim.config.tiles import AUTOTUNE, AUTOTUNED_TILES, HEURISTIC, NO_CHOICES, TileChoices, load_tile_choices
 from pytorchsim.errors import ConfigError
 
 __all__ = ["OPTION_NAMES", "parse_options"]
@@ -27,8 +27,9 @@ def parse_options(options: Mapping[str, Any] | None = None, mode: str | None = N
     Args:
         options: `config` (a preset's name, a path, a mapping or an `NpuConfig`; default `tpuv3`), `strict` (bool,
             default False), `mode` (`functional+timing`, the default, `functional` or `timing`), `tiles` (`heuristic`,
-            the default, or the path of a JSON file with tile sizes: `pytorchsim.config.tiles`), `verify` (bool,
-            default False: compare each kernel's results with eager's).
+            the default, `autotune` or `autotune:N`, which measures the 4 or N best tiles of each kernel, or the path of
+            a JSON file with tile sizes: `pytorchsim.config.tiles`), `verify` (bool, default False: compare each
+            kernel's results with eager's).
         mode: torch.compile's own argument, which names tuning presets of Inductor.
 
     Raises:
@@ -73,7 +74,14 @@ def _tiles(value: object) -> TileChoices:
     if value == HEURISTIC:
         return NO_CHOICES
     if not isinstance(value, str | os.PathLike):
-        raise ConfigError(f"option 'tiles' is {HEURISTIC!r} or the path of a JSON file, not {value!r}")
+        raise ConfigError(
+            f"option 'tiles' is {HEURISTIC!r}, '{AUTOTUNE}', '{AUTOTUNE}:N' or the path of a JSON file, not {value!r}"
+        )
+    word, colon, count = str(value).partition(":")
+    if word == AUTOTUNE:
+        if colon and not (count.isascii() and count.isdigit() and int(count) > 1):
+            raise ConfigError(f"option 'tiles': {value!r} measures how many tiles? N in '{AUTOTUNE}:N' is 2 or more")
+        return TileChoices(measured=int(count) if colon else AUTOTUNED_TILES)
     return load_tile_choices(os.fspath(value))
 
 

@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeAlias
 from pytorchsim.mlir.cache import ContentStore
 from pytorchsim.simulator.tile_cost import TileCost
 
-__all__ = ["TILE_LATENCIES", "Arguments", "LatencyTable", "TileKey"]
+__all__ = ["TILE_LATENCIES", "Arguments", "LatencyTable", "TileKey", "timing_model_digest"]
 
 Arguments: TypeAlias = tuple[int, ...]
 
@@ -106,12 +106,12 @@ class LatencyTable:
 
 
 def _key(config_digest: str, tile: TileKey) -> str:
-    content = f"{config_digest} {tile.object_digest} {tile.stack_alignment_bytes} {_timing_model_digest()}"
+    content = f"{config_digest} {tile.object_digest} {tile.stack_alignment_bytes} {timing_model_digest()}"
     return hashlib.sha256(content.encode()).hexdigest()
 
 
 @cache
-def _timing_model_digest() -> str:
+def timing_model_digest() -> str:
     """Over the extension, the processor model below it, and the Python that hands them the config."""
     from pytorchsim.simulator import functional, native, timing
 

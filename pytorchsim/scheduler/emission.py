@@ -6,7 +6,7 @@ In: scheduler nodes. Out: effects on Inductor's graph: a kernel definition, its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,15 +18,19 @@ from torch._inductor.scheduler import SchedulerNode
 from torch._inductor.virtualized import V
 
 from pytorchsim.config.model import NpuConfig
+from pytorchsim.config.session import current_session
 from pytorchsim.errors import SpadOverflowError, UnsupportedError
+from pytorchsim.runtime.measurement import Argument
 from pytorchsim.scheduler.origins import Origins, origins_of
 from pytorchsim.scheduler.recording import record_loops
+from pytorchsim.scheduler.tuning import RankedBuild, fastest
 from pytorchsim.templates.base import BuiltKernel, FusedNodes, Refusal, TemplateBuffer
 from pytorchsim.templates.long_rows import LongRows, Part, plan_long_rows
 from pytorchsim.templates.loop_kernel import build_loop_kernel
 from pytorchsim.templates.loop_program import LoopProgram
 from pytorchsim.templates.merge_axes import merge_axes
 from pytorchsim.templates.recorder import LoopRecorder
+from pytorchsim.templates.tile_search import WantedTile
 
 __all__ = ["NOT_FUSED", "emit_loop_kernel", "emit_template_kernel"]
 
@@ -66,6 +70,15 @@ class _Arguments:
     def stored_slots(self) -> list[tuple[str, int]]:
         """Argument number of each buffer that is stored."""
         return [(buffer, slot) for buffer, slot in self.slots().items() if self.names[buffer] in self.stored]
+
+    def measured(self) -> list[Argument]:
+        """What a measurement needs to know of each argument."""
+        sizes = []
+        for buffer in self.kernel.args.python_argdefs()[1]:
+            layout: Any = V.graph.get_buffer(str(buffer)).get_layout()
+            item = int(layout.dtype.itemsize)
+            sizes.append(Argument(int(layout.storage_size()) * item, int(layout.offset) * item, item))
+        return sizes
 
     def directions(self) -> list[str]:
         """`store` or `load` for each argument."""
@@ -113,8 +126,8 @@ def emit_template_kernel(
             arguments.store(name)
         template, slots = buffer.npu_template, arguments.slots()
 
-        def build(machine: NpuConfig) -> BuiltKernel:
-            return template.on(machine).build(_NAME_PLACEHOLDER, buffer, recorded, slots, origins.operators)
+        def build(machine: NpuConfig, rank: int = 0) -> BuiltKernel:
+            return template.on(machine, rank).build(_NAME_PLACEHOLDER, buffer, recorded, slots, origins.operators)
 
         shape = tuple(int(size) for size in buffer.get_size())
         name = _define_and_call(arguments, build, config, shape, origins, template_node.get_device())
@@ -139,9 +152,9 @@ def _emit_program(
     arguments = _program_arguments(kernel, program)
     slots = arguments.slots()
 
-    def build(machine: NpuConfig) -> BuiltKernel:
+    def build(machine: NpuConfig, rank: int = 0) -> BuiltKernel:
         built = build_loop_kernel(
-            _NAME_PLACEHOLDER, program, slots, origins.operators, machine, row_tiles=part.row_tiles
+            _NAME_PLACEHOLDER, program, slots, origins.operators, machine, wanted=WantedTile(part.row_tiles, rank)
         )
         return replace(built, reasons=(*reasons, *built.reasons))
 
@@ -189,14 +202,17 @@ def _program_arguments(kernel: _NpuKernel, program: LoopProgram) -> _Arguments:
 
 def _define_and_call(
     arguments: _Arguments,
-    build: Callable[[NpuConfig], BuiltKernel],
+    build: RankedBuild,
     config: NpuConfig,
     shape: tuple[int, ...],
     origins: Origins,
     device: torch.device | None,
 ) -> str:
     wrapper: Any = V.graph.wrapper_code  # ours: frontend/wrapper.py
+    measured_tiles = current_session().tiles.measured
     try:
+        if measured_tiles > 1:
+            build = fastest(build, _NAME_PLACEHOLDER, arguments.measured(), config, measured_tiles)
         built = build(config)
     except SpadOverflowError as error:  # of tile search: there is no kernel yet, so it has no name of its own
         facts = {**error.__dict__, "kernel": origins.hint}

@@ -129,11 +129,11 @@ class AttentionTemplate(MLIRTemplate):
                 shares=dict(nearest.footprint.shares),
                 smallest=nearest.tile.describe(),
             )
-        tile = found.chosen.tile
+        tile = found.ranked[min(self._rank, len(found.ranked) - 1)].tile
         numbers = {operand: slots[buffer] for operand, buffer in self._buffers(template).items()}
         with KernelBuilder(name, self._config, origins=origins, tile_shape=tile.describe()) as kernel:
             AttentionControl(kernel, problem, tile, numbers).build()
-            return BuiltKernel(kernel.text(), tile.describe(), found.reasons)
+            return BuiltKernel(kernel.text(), tile.describe(), found.reasons, len(found.ranked))
 
     def _buffers(self, template: TemplateBuffer) -> dict[str, str]:
         """Names of buffers by what they are."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from pytorchsim.config.model import NpuConfig
@@ -147,6 +147,12 @@ class TileSearch:
     all: tuple[Candidate, ...]
 
     @property
+    def ranked(self) -> tuple[Candidate, ...]:
+        """What fits, the best first."""
+        fitting = (candidate for candidate in self.all if not candidate.refusal)
+        return tuple(sorted(fitting, key=lambda candidate: (candidate.cycles, candidate.footprint.total_bytes)))
+
+    @property
     def nearest(self) -> Candidate:
         """The candidate that takes the least scratchpad."""
         return min(self.all, key=lambda candidate: candidate.footprint.total_bytes)
@@ -158,8 +164,7 @@ class TileSearch:
         lines = [f"{count} tiles refused: {reason}" for reason, count in sorted(refused.items())]
         if self.chosen is None:
             return tuple(lines)
-        fitting = sum(not candidate.refusal for candidate in self.all)
-        return (f"tile chosen of {fitting} that fit: {self.chosen.cycles:.0f} cycles", *lines)
+        return (f"tile chosen of {len(self.ranked)} that fit: {self.chosen.cycles:.0f} cycles", *lines)
 
 
 @lru_cache(maxsize=512)
@@ -184,9 +189,8 @@ def search_attention(problem: AttentionProblem, config: NpuConfig) -> TileSearch
                     refusal = f"more than {MOST_BATCH_AXES} batch axes"
                 cycles = math.inf if refusal else _cycles(problem, tile, config)
                 found.append(Candidate(tile, footprint, cycles, refusal))
-    fitting = [candidate for candidate in found if not candidate.refusal]
-    chosen = min(fitting, key=lambda c: (c.cycles, c.footprint.total_bytes), default=None)
-    return TileSearch(chosen, tuple(found))
+    search = TileSearch(None, tuple(found))
+    return replace(search, chosen=next(iter(search.ranked), None))
 
 
 def _cuts(extent: int) -> list[int]:

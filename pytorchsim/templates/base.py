@@ -96,17 +96,20 @@ class Recorded:
 
 @dataclass(frozen=True)
 class BuiltKernel:
-    """What was built: the module, the tile as a flat record, and why other tiles were not taken."""
+    """What was built: the module, the tile as a flat record, why other tiles were not taken, and how many tiles fit."""
 
     mlir: str
     tile: dict[str, int]
     reasons: tuple[str, ...]
+    fitting: int = 1
 
 
 class MLIRTemplate(ABC):
     """One operation that has a kernel form of its own, on the machine `_config`."""
 
     _config: NpuConfig
+    _rank: int = 0
+    """Which of the tiles that fit is built, the best one first."""
 
     REDUCTION_EPILOGUE_ALIASING: ClassVar[tuple[str, ...] | None] = None
     """The coordinates of the result that a reduction behind it addresses, the reduced one last. None: it cannot
@@ -140,10 +143,10 @@ class MLIRTemplate(ABC):
     def record(self, template: TemplateBuffer, fused: FusedNodes, removed: frozenset[str]) -> Recorded:
         """The fused nodes over the template's frame; stores to `removed` buffers are left out."""
 
-    def on(self, config: NpuConfig) -> Self:
-        """The same template for another machine."""
+    def on(self, config: NpuConfig, rank: int = 0) -> Self:
+        """The same template for another machine, or another of the tiles that fit, if there are so many."""
         other = copy.copy(self)
-        other._config = config
+        other._config, other._rank = config, rank
         return other
 
     @abstractmethod

@@ -131,11 +131,12 @@ class ProductTemplate(FramedTemplate):
                 shares=dict(nearest.footprint.shares),
                 smallest=nearest.tile.describe(),
             )
-        tile = found.chosen.tile
+        ranked = found.ranked if self._rank else (found.chosen,)
+        tile = ranked[min(self._rank, len(ranked) - 1)].tile
         operands = dict(zip(_OPERANDS, (operand.get_name() for operand in template.operands), strict=True))
         with KernelBuilder(name, self._config, origins=origins, tile_shape=tile.describe()) as kernel:
             GemmControl(kernel, problem, fusion, tile, slots).build(operands, template.get_name())
-            return BuiltKernel(kernel.text(), tile.describe(), found.reasons)
+            return BuiltKernel(kernel.text(), tile.describe(), found.reasons, found.fitting)
 
 
 class GemmTemplate(ProductTemplate):

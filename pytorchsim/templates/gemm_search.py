@@ -49,6 +49,16 @@ class GemmSearch:
     all: tuple[Candidate, ...]
 
     @property
+    def ranked(self) -> tuple[Candidate, ...]:
+        """What fits, the best first."""
+        return tuple(sorted((candidate for candidate in self.all if not candidate.refusal), key=Candidate.rank))
+
+    @property
+    def fitting(self) -> int:
+        """How many tiles fit."""
+        return sum(not candidate.refusal for candidate in self.all)
+
+    @property
     def nearest(self) -> Candidate:
         """The candidate that takes the least scratchpad."""
         return min(self.all, key=lambda candidate: candidate.footprint.total_bytes)
@@ -66,7 +76,7 @@ class GemmSearch:
         lines = [f"{count} tiles refused: {reason}" for reason, count in sorted(refused.items())]
         if self.chosen is None or self.chosen.cost is None:
             return tuple(lines)
-        fitting = sorted((c for c in self.all if c.cost), key=Candidate.rank)
+        fitting = self.ranked
         best = [f"tile chosen of {len(fitting)} that fit: {self.chosen.cost.describe()}"]
         if len(fitting) > 1 and fitting[1].cost:
             best.append(f"next best tile {fitting[1].tile.label()}: {fitting[1].cost.describe()}")
@@ -85,7 +95,9 @@ def search_gemm(
         footprint = footprint_of(tile.buffers(problem, fusion, config), config)
         refusal = footprint.refusal or moves.refusal(tile)
         cost = None if refusal else cost_of(problem, fusion, tile, config, cheapest)
-        if cost is not None and not tile.blocked:  # a bound must not hide a cheaper one of those with exact sums
+        if (
+            cost is not None and not tile.blocked and choices.measured == 1
+        ):  # a bound must not hide a cheaper one of those with exact sums
             cheapest = min(cheapest, cost.total)
         found.append(Candidate(tile, footprint, cost, refusal))
     fitting = [candidate for candidate in found if not candidate.refusal]

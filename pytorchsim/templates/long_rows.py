@@ -9,7 +9,6 @@ Pure; the cut depends on the program and the core alone, so results have the sam
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -74,7 +73,7 @@ def plan_long_rows(program: LoopProgram, config: NpuConfig) -> LongRows | None:
     if any(store.in_place for store in program.stores):  # a later program would load what an earlier one has changed
         return None
     stages = plan_stages(program)
-    _, whole = cheapest(program, config)
+    whole = cheapest(program, config)
     if whole.tile is None or prod(whole.tile.counts(program.sizes)[: program.row_rank]) >= _ROW_TILES:
         return None
     if program.sizes[program.row_rank] < 2 * _CHUNKS:
@@ -82,13 +81,13 @@ def plan_long_rows(program: LoopProgram, config: NpuConfig) -> LongRows | None:
     cutter = _Cutter(program, stages)
     parts = tuple(replace(part, program=merge_axes(part.program)) for part in cutter.parts())
     searches = [cheapest(part.program, config, row_tiles=part.row_tiles) for part in parts]
-    if any(found.tile is None for _, found in searches):
+    if not all(found.ranked for found in searches):
         return None
     gaps = (len(parts) - 1) * config.core.launch_cycles
-    alone = sum(found.cycles for _, found in searches) + gaps
+    alone = sum(found.cycles for found in searches) + gaps
     shared: float = gaps
-    for part, (planned, found) in zip(parts, searches, strict=True):
-        shared += _on_many(part, planned, found, config)
+    for part, found in zip(parts, searches, strict=True):
+        shared += _on_many(part, found, config)
     if alone > _LOSS * whole.cycles or _GAIN * shared > whole.cycles:
         return None
     reason = (
@@ -98,11 +97,10 @@ def plan_long_rows(program: LoopProgram, config: NpuConfig) -> LongRows | None:
     return LongRows(parts, tuple(cutter.workspaces.values()), reason)
 
 
-def _on_many(part: Part, stages: Sequence[Stage], found: TileSearch, config: NpuConfig) -> float:
-    """Estimated cycles on `_ROW_TILES` cores."""
-    if found.tile is None:
-        return math.inf
-    return estimated_cycles(part.program, stages, found.tile, config, cores=_ROW_TILES)
+def _on_many(part: Part, found: TileSearch, config: NpuConfig) -> float:
+    """Estimated cycles of the best tile on `_ROW_TILES` cores."""
+    best = found.ranked[0]
+    return estimated_cycles(part.program, best.stages, best.tile, config, cores=_ROW_TILES)
 
 
 class _Cutter:

@@ -31,7 +31,7 @@ from pytorchsim.templates.stages import Stage
 from pytorchsim.templates.tile import BUFFER_COPIES
 from pytorchsim.templates.tile_descriptors import TileTransfer, access_transfer, index_tile_transfer
 from pytorchsim.templates.tile_functions import StagedFunction, StreamedStage, TileFunctions
-from pytorchsim.templates.tile_search import cheapest
+from pytorchsim.templates.tile_search import BEST_TILE, WantedTile, cheapest
 
 __all__ = ["build_loop_kernel"]
 
@@ -69,15 +69,14 @@ def build_loop_kernel(
     origins: tuple[str, ...],
     config: NpuConfig,
     *,
-    row_tiles: int = 1,
+    wanted: WantedTile = BEST_TILE,
 ) -> BuiltKernel:
-    """The kernel `name` of `program`; `slots` gives each buffer's argument number. Rows are cut into at least
-    `row_tiles` tiles.
+    """The kernel `name` of `program`; `slots` gives each buffer's argument number.
 
     Raises SpadOverflowError where no tile fits.
     """
-    stages, found = cheapest(program, config, row_tiles=row_tiles)
-    if found.tile is None:
+    found = cheapest(program, config, row_tiles=wanted.row_tiles)
+    if not found.ranked:
         used = found.smallest_footprint
         raise SpadOverflowError(
             kernel=name,
@@ -88,7 +87,8 @@ def build_loop_kernel(
             shares=dict(used.shares),
             smallest=found.smallest.describe(),
         )
-    tile = found.tile
+    chosen = found.ranked[min(wanted.rank, len(found.ranked) - 1)]
+    tile, stages = chosen.tile, chosen.stages
     with KernelBuilder(name, config, origins=origins, tile_shape=tile.describe()) as kernel:
         functions = TileFunctions(kernel, program, stages, tile, config.core.lanes)
         control = _Control(functions, slots)
@@ -96,7 +96,7 @@ def build_loop_kernel(
             control.streamed(stages, functions.streamed())
         else:
             control.resident(functions.resident())
-        return BuiltKernel(kernel.text(), tile.describe(), found.reasons)
+        return BuiltKernel(kernel.text(), tile.describe(), found.reasons, len(found.ranked))
 
 
 class _Control:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import NamedTuple
 
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.target.descriptor import MAX_BOUNDS, MAX_RANK
@@ -26,7 +27,7 @@ from pytorchsim.templates.tile import Tile
 from pytorchsim.templates.tile_descriptors import listed_rank
 from pytorchsim.templates.vector_shape import LARGEST_GROUP, VectorShape, vector_shape
 
-__all__ = ["TileSearch", "cheapest", "estimated_cycles", "search"]
+__all__ = ["BEST_TILE", "RankedTile", "TileSearch", "WantedTile", "cheapest", "estimated_cycles", "search"]
 
 _TILE_LOOP_CYCLES = 40
 """Scalar work per tile: origins, `dma.set`s and the call. An estimate, used to rank candidates only."""
@@ -41,15 +42,46 @@ _WALK_CYCLES = 20
 """Latencies at the start and the end of a walk. An estimate."""
 
 
+class RankedTile(NamedTuple):
+    """A tile that fits; they rank by estimated cycles, then by scratchpad bytes, then as they were enumerated."""
+
+    cycles: float
+    total_bytes: int
+    number: int
+    tile: Tile
+    stages: tuple[Stage, ...]
+
+
+class WantedTile(NamedTuple):
+    """Rows are cut into at least `row_tiles` tiles; of the tiles that fit, the one of rank `rank`, 0 is the best."""
+
+    row_tiles: int = 1
+    rank: int = 0
+
+
+BEST_TILE = WantedTile()
+"""Nothing in particular."""
+
+
 @dataclass(frozen=True)
 class TileSearch:
-    """The outcome: `tile` is None when nothing fits; `rejected` maps a reason to how many candidates it cost."""
+    """The outcome: `ranked` are the tiles that fit with their estimates, the best first; `rejected` maps a reason to
+    how many candidates it cost."""
 
-    tile: Tile | None
-    cycles: float
+    ranked: tuple[RankedTile, ...]
     rejected: dict[str, int]
     smallest: Tile
     smallest_footprint: TemplateFootprint
+
+    @property
+    def tile(self) -> Tile | None:
+        """The best tile; None when nothing fits."""
+        return self.ranked[0].tile if self.ranked else None
+
+    @property
+    def cycles(self) -> float:
+        """What the best tile is estimated to take."""
+        return self.ranked[0].cycles if self.ranked else math.inf
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -60,7 +92,7 @@ class TileSearch:
 def search(program: LoopProgram, stages: Sequence[Stage], config: NpuConfig, *, row_tiles: int = 1) -> TileSearch:
     """The cheapest tile that fits and cuts the rows into at least `row_tiles` tiles."""
     rejected: dict[str, int] = {}
-    best: tuple[float, int, Tile] | None = None
+    fitting: list[RankedTile] = []
     smallest: tuple[int, Tile, TemplateFootprint] | None = None
     for stream in (False, True):
         for tile in _candidates(program, stages, config, stream=stream):
@@ -73,27 +105,27 @@ def search(program: LoopProgram, stages: Sequence[Stage], config: NpuConfig, *, 
             if reason:
                 rejected[reason] = rejected.get(reason, 0) + 1
                 continue
-            cost = (estimated_cycles(program, stages, tile, config), used.total_bytes, tile)
-            if best is None or cost[:2] < best[:2]:
-                best = cost
-        if best is not None or not program.reduced or any(stage.kept for stage in stages):
+            cycles = estimated_cycles(program, stages, tile, config)
+            fitting.append(RankedTile(cycles, used.total_bytes, len(fitting), tile, tuple(stages)))
+        if fitting or not program.reduced or any(stage.kept for stage in stages):
             break  # rows that are streamed keep nothing
     if smallest is None:
         raise ValueError(f"no tile was enumerated for a space of {program.sizes}")
     return TileSearch(
-        tile=best[2] if best else None,
-        cycles=best[0] if best else math.inf,
+        ranked=tuple(sorted(fitting, key=lambda ranked: ranked[:3])),
         rejected=rejected,
         smallest=smallest[1],
         smallest_footprint=smallest[2],
     )
 
 
-def cheapest(program: LoopProgram, config: NpuConfig, *, row_tiles: int = 1) -> tuple[tuple[Stage, ...], TileSearch]:
-    """The stages and the best tile, with values computed again in each walk or kept from walk to walk."""
+def cheapest(program: LoopProgram, config: NpuConfig, *, row_tiles: int = 1) -> TileSearch:
+    """The tiles of stages that compute values again in each walk and of stages that keep them from walk to walk."""
     plans = [plan_stages(program), plan_stages(program, keep=True)]
-    found = [(stages, search(program, stages, config, row_tiles=row_tiles)) for stages in dict.fromkeys(plans)]
-    return min(found, key=lambda each: each[1].cycles)
+    found = [search(program, stages, config, row_tiles=row_tiles) for stages in dict.fromkeys(plans)]
+    best = min(found, key=lambda each: each.cycles)
+    both = sorted((ranked for each in found for ranked in each.ranked), key=lambda ranked: ranked.cycles)
+    return replace(best, ranked=tuple(both))
 
 
 def _refusal(program: LoopProgram, stages: tuple[Stage, ...], tile: Tile) -> str:

@@ -45,7 +45,7 @@ def test_what_several_processes_measure_is_merged(tmp_path: Path) -> None:
 
 def test_another_timing_model_measures_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     LatencyTable().add("machine", TILE, {(): TileCost(1)}, ContentStore(tmp_path))
-    monkeypatch.setattr(latencies, "_timing_model_digest", lambda: "edited")
+    monkeypatch.setattr(latencies, "timing_model_digest", lambda: "edited")
     assert LatencyTable().known("machine", TILE, ContentStore(tmp_path)) == {}
 
 
