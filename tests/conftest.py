@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 # Read when first used, by us and by Inductor; set before any test module is imported, and seen by subprocesses.
 CACHE_VARIABLES = {"PYTORCHSIM_CACHE_DIR": "pytorchsim", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
@@ -28,6 +29,8 @@ def pytest_configure() -> None:
     if seconds := os.environ.pop("PYTORCHSIM_FUZZ_SECONDS", ""):  # of tests: the package warns of what it does not know
         os.environ["FUZZ_SECONDS"] = seconds
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    settings.register_profile("pytorchsim", deadline=None)  # no test depends on wall time
+    settings.load_profile("pytorchsim")
     global _session_caches  # noqa: PLW0603  pytest's hooks have no object to keep it in
     _session_caches = Path(tempfile.mkdtemp(prefix="pytorchsim-tests-"))
     for variable, folder in CACHE_VARIABLES.items():
