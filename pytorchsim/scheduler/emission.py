@@ -6,7 +6,7 @@ In: scheduler nodes. Out: effects on Inductor's graph: a kernel definition, its 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from pytorchsim.runtime.measurement import Argument
 from pytorchsim.scheduler.origins import Origins, origins_of
 from pytorchsim.scheduler.recording import record_loops
 from pytorchsim.scheduler.tuning import RankedBuild, fastest
-from pytorchsim.templates.base import BuiltKernel, FusedNodes, Refusal, TemplateBuffer
+from pytorchsim.templates.base import BuiltKernel, FusedNodes, MLIRTemplate, Recorded, Refusal, TemplateBuffer
 from pytorchsim.templates.long_rows import LongRows, Part, plan_long_rows
 from pytorchsim.templates.loop_kernel import build_loop_kernel
 from pytorchsim.templates.loop_program import LoopProgram
@@ -106,7 +106,7 @@ def emit_loop_kernel(nodes: Sequence[SchedulerNode], config: NpuConfig) -> None:
 def emit_template_kernel(
     template_node: SchedulerNode, fused: FusedNodes, refusals: Sequence[Refusal], config: NpuConfig
 ) -> None:
-    """The kernel of a template with what is fused into it; `refusals` are kept with the graph."""
+    """The kernels of a template with what is fused into it; `refusals` are kept with the graph."""
     nodes = [node for node in (*fused.prologues, template_node, *fused.epilogues) if isinstance(node, SchedulerNode)]
     origins = origins_of(nodes)
     buffer = template_node.node
@@ -118,25 +118,37 @@ def emit_template_kernel(
             for node in nodes:
                 kernel.store_buffer_names.update(node.get_buffer_names())
                 node.mark_run()
-        recorded = buffer.npu_template.record(buffer, fused, frozenset(kernel.removed_buffers))
-        arguments = _Arguments(kernel)
-        for name in recorded.loads:
-            arguments.load(name)
-        for name in recorded.stores:
-            arguments.store(name)
-        template, slots = buffer.npu_template, arguments.slots()
-
-        def build(machine: NpuConfig, rank: int = 0) -> BuiltKernel:
-            return template.on(machine, rank).build(_NAME_PLACEHOLDER, buffer, recorded, slots, origins.operators)
-
-        shape = tuple(int(size) for size in buffer.get_size())
-        name = _define_and_call(arguments, build, config, shape, origins, template_node.get_device())
+        for part in buffer.npu_template.parts(buffer):
+            recorded = part.record(buffer, fused, frozenset(kernel.removed_buffers))
+            arguments = _template_arguments(kernel, recorded)
+            build = _template_build(part, buffer, recorded, arguments.slots(), origins)
+            shape = tuple(int(size) for size in buffer.get_size())
+            name = _define_and_call(arguments, build, config, shape, origins, template_node.get_device())
+        _verify(name, arguments)
     except UnsupportedError as error:
         raise _located(error, origins, nodes) from error
     _settle(kernel)
     wrapper: Any = V.graph.wrapper_code
     for refusal in refusals:
         wrapper.record_fact(NOT_FUSED, {"kernel": name, "node": refusal.node, "reason": refusal.reason})
+
+
+def _template_arguments(kernel: _NpuKernel, recorded: Recorded) -> _Arguments:
+    arguments = _Arguments(kernel)
+    for name in recorded.loads:
+        arguments.load(name)
+    for name in recorded.stores:
+        arguments.store(name)
+    return arguments
+
+
+def _template_build(
+    part: MLIRTemplate, buffer: TemplateBuffer, recorded: Recorded, slots: Mapping[str, int], origins: Origins
+) -> RankedBuild:
+    def build(machine: NpuConfig, rank: int = 0) -> BuiltKernel:
+        return part.on(machine, rank).build(_NAME_PLACEHOLDER, buffer, recorded, slots, origins.operators)
+
+    return build
 
 
 def _emit_program(
@@ -158,7 +170,7 @@ def _emit_program(
         )
         return replace(built, reasons=(*reasons, *built.reasons))
 
-    _define_and_call(arguments, build, config, program.sizes, origins, device)
+    _verify(_define_and_call(arguments, build, config, program.sizes, origins, device), arguments)
 
 
 def _emit_long_rows(plan: LongRows, config: NpuConfig, origins: Origins, device: torch.device | None) -> None:
@@ -229,8 +241,14 @@ def _define_and_call(
     _, call_arguments, _, types = arguments.kernel.args.python_argdefs()
     with V.set_kernel_handler(arguments.kernel):
         wrapper.generate_kernel_call(name, call_arguments, triton=False, arg_types=types, device=device)
-    wrapper.verify_launch(name, {buffer: str(call_arguments[slot]) for buffer, slot in arguments.stored_slots()})
     return str(name)
+
+
+def _verify(name: str, arguments: _Arguments) -> None:
+    """What the last launch, of `name`, has completed is compared, where the session asks for it."""
+    wrapper: Any = V.graph.wrapper_code
+    call_arguments = arguments.kernel.args.python_argdefs()[1]
+    wrapper.verify_launch(name, {buffer: str(call_arguments[slot]) for buffer, slot in arguments.stored_slots()})
 
 
 def _settle(kernel: _NpuKernel) -> None:

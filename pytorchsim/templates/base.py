@@ -143,6 +143,11 @@ class MLIRTemplate(ABC):
     def record(self, template: TemplateBuffer, fused: FusedNodes, removed: frozenset[str]) -> Recorded:
         """The fused nodes over the template's frame; stores to `removed` buffers are left out."""
 
+    def parts(self, template: TemplateBuffer) -> Sequence[MLIRTemplate]:
+        """What computes the result, one kernel after another, each a part of it."""
+        del template
+        return (self,)
+
     def on(self, config: NpuConfig, rank: int = 0) -> Self:
         """The same template for another machine, or another of the tiles that fit, if there are so many."""
         other = copy.copy(self)

@@ -1,16 +1,21 @@
 """Convolutions of one to three dimensions and their gradients: matrix products whose operands are windows.
 
-In: a convolution's sizes, the buffers of two operands and of the result in any memory format. Out: one kernel each.
+In: a convolution's sizes, the buffers of two operands and of the result in any memory format. Out: one kernel
+each, or one for each part of the result.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from torch._inductor import ir as inductor_ir
 
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.config.tiles import TileChoices
-from pytorchsim.templates.base import TemplateBuffer
-from pytorchsim.templates.convolution_problem import Convolution, Direction, TensorPlace, convolution_problem
+from pytorchsim.errors import UnsupportedError
+from pytorchsim.templates.base import Recorded, TemplateBuffer
+from pytorchsim.templates.convolution_problem import Convolution, Direction, TensorPlace, convolution_problems
+from pytorchsim.templates.frame import LoopView
 from pytorchsim.templates.gemm import ProductTemplate
 from pytorchsim.templates.gemm_problem import GemmProblem
 from pytorchsim.templates.recorded_types import machine_dtype
@@ -19,18 +24,44 @@ __all__ = ["ConvolutionTemplate"]
 
 
 class ConvolutionTemplate(ProductTemplate):
-    """One direction of a convolution; its operands in the order of `convolution_problem`."""
+    """One direction of a convolution; its operands in the order of `convolution_problems`. `part`: which of the
+    problems a kernel is for."""
 
-    def __init__(self, config: NpuConfig, tiles: TileChoices, direction: Direction, sizes: Convolution) -> None:
+    def __init__(
+        self, config: NpuConfig, tiles: TileChoices, direction: Direction, sizes: Convolution, part: int = 0
+    ) -> None:
         super().__init__(config, tiles)
-        self._direction, self._sizes = direction, sizes
+        self._direction, self._sizes, self._part = direction, sizes, part
+
+    def parts(self, template: TemplateBuffer) -> tuple[ConvolutionTemplate, ...]:
+        """A kernel for each problem."""
+        return tuple(
+            ConvolutionTemplate(self._config, self._tiles, self._direction, self._sizes, part)
+            for part in range(len(self._problems(template)))
+        )
 
     def problem(self, template: TemplateBuffer) -> GemmProblem:
         """Which axes there are depends on the strides."""
+        return self._problems(template)[self._part]
+
+    def record_views(
+        self,
+        template: TemplateBuffer,
+        prologues: Sequence[LoopView],
+        epilogues: Sequence[LoopView],
+        removed: frozenset[str],
+    ) -> Recorded:
+        """Nothing joins parts: a node would need parts of its own."""
+        count = len(self._problems(template))
+        if count > 1 and (prologues or epilogues):
+            raise UnsupportedError(f"the result is computed in {count} parts, by a kernel each")
+        return super().record_views(template, prologues, epilogues, removed)
+
+    def _problems(self, template: TemplateBuffer) -> tuple[GemmProblem, ...]:
         x, w = template.operands
         dtypes = machine_dtype(x.get_dtype()), machine_dtype(template.get_dtype())
         places = (_place(x), _place(w), _place(template))
-        return convolution_problem(self._direction, self._sizes, places, dtypes, self._config)
+        return convolution_problems(self._direction, self._sizes, places, dtypes, self._config)
 
 
 def _place(buffer: inductor_ir.IRNode) -> TensorPlace:

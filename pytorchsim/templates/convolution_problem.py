@@ -10,22 +10,24 @@ o = output position, t = tap, per spatial dimension:
 Which outputs read an input element depends on its position modulo the stride. With e = gcd(stride, dilation),
 i + padding = dilation * u + stride * q + v and t = u + (stride / e) * s for phases u in [0, stride / e), v in [0, e)
 are unique, and o = q - (dilation / e) * s where v = 0, while nothing reads i where v > 0. Phases are batches, q rows, s
-products; every index is affine. A transposed convolution is the gradient of the input of one.
+products; every index is affine. Phases with different numbers of taps are problems of their own: a tap that is not
+there is not multiplied. A transposed convolution is the gradient of the input of one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import gcd
 from typing import Literal
 
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.target.dtypes import Dtype
+from pytorchsim.templates.convolution_phases import Part as Positions
+from pytorchsim.templates.convolution_phases import Phases, Strided, phase_parts
 from pytorchsim.templates.gemm_problem import GemmProblem, Part, Role
 from pytorchsim.templates.product_axes import ProductAxis, ProductGuard, product_problem
 
-__all__ = ["Convolution", "Direction", "TensorPlace", "convolution_problem"]
+__all__ = ["Convolution", "Direction", "TensorPlace", "convolution_problems"]
 
 Direction = Literal["forward", "input", "weight"]
 
@@ -71,11 +73,6 @@ class TensorPlace:
     offset: int
 
 
-# Moves a position of a guard beyond every end, from wherever the overhang of a tile has put it: tiles have fewer
-# elements. Guards are computed in 64 bits.
-_BEYOND = 1 << 40
-
-
 @dataclass(frozen=True)
 class _Axis:
     """A `ProductAxis` by tensor; `steps`: of the guards of its dimension, by tensor."""
@@ -96,25 +93,61 @@ class _Dimension:
     extents: Mapping[_Tensor, int]
 
 
-def convolution_problem(
+def convolution_problems(
     direction: Direction,
     sizes: Convolution,
     places: tuple[TensorPlace, TensorPlace, TensorPlace],
     dtypes: tuple[Dtype, Dtype],
     config: NpuConfig,
-) -> GemmProblem:
-    """`places`: of the two operands and the result. Forward: input, weights, output. Input: gradient of the output,
-    weights, gradient of the input. Weight: input, gradient of the output, gradient of the weights. `dtypes`: of the
-    operands and of the result."""
+) -> tuple[GemmProblem, ...]:
+    """Problems that together are all of the result, each element in one. `places`: of the two operands and the result.
+    Forward: input, weights, output. Input: gradient of the output, weights, gradient of the input. Weight: input,
+    gradient of the output, gradient of the weights. `dtypes`: of the operands and of the result."""
     parts = _PARTS[direction]
     of_part: dict[Part, TensorPlace] = {"x": places[0], "w": places[1], "y": places[2]}
     at: dict[_Tensor, TensorPlace] = {tensor: of_part[part] for tensor, part in parts.items()}
-    axes: list[ProductAxis] = []
+    rank = range(len(sizes.kernel))
+    if direction != "input":
+        windows = [_windows(direction, sizes, number) for number in rank]
+        return (_problem(_channels(direction, sizes, at), windows, parts, at, dtypes, config),)
+    strided = [
+        Strided(*each)
+        for each in zip(sizes.inputs, sizes.kernel, sizes.stride, sizes.padding, sizes.dilation, strict=True)
+    ]
+    return tuple(
+        _problem(
+            _channels(direction, sizes, at) if reached else _empty_channels(sizes, at),
+            [_gradient(strided[number], positions[number], sizes.outputs[number], reached=reached) for number in rank],
+            parts,
+            at,
+            dtypes,
+            config,
+            nothing=not reached,
+        )
+        for positions in phase_parts(strided)
+        for reached in [_is_reached(positions)]
+    )
+
+
+def _is_reached(positions: Positions) -> bool:
+    return all(phases is not None and phases.taps for phases in positions)
+
+
+def _problem(  # noqa: PLR0913  what both operands and the result are made of
+    channels: Iterator[tuple[Role, int, dict[_Tensor, int]]],
+    dimensions: Sequence[_Dimension],
+    parts: Mapping[_Tensor, Part],
+    at: Mapping[_Tensor, TensorPlace],
+    dtypes: tuple[Dtype, Dtype],
+    config: NpuConfig,
+    *,
+    nothing: bool = False,
+) -> GemmProblem:
+    """Channels around dimensions. `nothing`: no element of an operand exists."""
     guards: list[ProductGuard] = []
     offsets: dict[Part, int] = {part: at[tensor].offset for tensor, part in parts.items()}
     spatial: list[ProductAxis] = []
-    for number in range(len(sizes.kernel)):
-        dimension = _gradient(sizes, number) if direction == "input" else _windows(direction, sizes, number)
+    for number, dimension in enumerate(dimensions):
         numbers: dict[_Tensor, int] = {}
         for tensor, extent in dimension.extents.items():
             numbers[tensor] = len(guards)
@@ -125,9 +158,12 @@ def convolution_problem(
             moves = {parts[tensor]: step * at[tensor].strides[2 + number] for tensor, step in axis.strides.items()}
             steps = {numbers[tensor]: step for tensor, step in axis.steps.items()}
             spatial.append(ProductAxis(axis.role, axis.size, moves, steps))
-    for role, size, strides in _channels(direction, sizes, at):
-        axes.append(ProductAxis(role, size, {parts[tensor]: step for tensor, step in strides.items()}))
-    *others, group = axes
+    if nothing:
+        guards += [ProductGuard("x", 0, 0), ProductGuard("w", 0, 0)]
+    *others, group = [
+        ProductAxis(role, size, {parts[tensor]: step for tensor, step in strides.items()})
+        for role, size, strides in channels
+    ]
     return product_problem([*others, *spatial, group], guards, offsets, dtypes, config)
 
 
@@ -142,6 +178,15 @@ def _channels(
     yield outer, sizes.out_channels, {"output": output[1], "weight": weight[0]}
     inputs, outputs = sizes.in_channels, sizes.out_channels
     yield "b", sizes.groups, {"image": inputs * image[1], "weight": outputs * weight[0], "output": outputs * output[1]}
+
+
+def _empty_channels(
+    sizes: Convolution, at: Mapping[_Tensor, TensorPlace]
+) -> Iterator[tuple[Role, int, dict[_Tensor, int]]]:
+    """Of a part of the image that no tap reaches: there is nothing to sum, in no group."""
+    image = at["image"].strides
+    yield "m", sizes.batch, {"image": image[0]}
+    yield "n", sizes.groups * sizes.in_channels, {"image": image[1]}
 
 
 def _windows(direction: Direction, sizes: Convolution, number: int) -> _Dimension:
@@ -159,22 +204,31 @@ def _windows(direction: Direction, sizes: Convolution, number: int) -> _Dimensio
     )
 
 
-def _gradient(sizes: Convolution, number: int) -> _Dimension:
-    """Phases, image positions of a phase and its taps; what is read is the output."""
-    stride, dilation, padding = sizes.stride[number], sizes.dilation[number], sizes.padding[number]
-    inputs, outputs, kernel = sizes.inputs[number], sizes.outputs[number], sizes.kernel[number]
-    common = gcd(stride, dilation)
-    phases, step = stride // common, dilation // common
-    first = -(((phases - 1) * step - padding // common) // phases)
-    last = (padding + inputs - 1) // common // phases
-    taps = -(-kernel // phases)
+def _gradient(strided: Strided, phases: Phases | None, outputs: int, *, reached: bool) -> _Dimension:
+    """Phases, image positions of a phase and its taps; what is read is the output, where the part is `reached`."""
+    if phases is None:
+        return _Dimension((_Axis("m", strided.inputs, {"image": 1}, {}),), {"image": 0}, {})
+    stride, dilation = strided.stride, strided.dilation
+    shift = dilation * phases.first + phases.offset
+    rows = _Axis("m", phases.length, {"image": stride}, {"image": stride})
+    first: dict[_Tensor, int] = {"image": stride * phases.begin + shift - strided.padding}
+    extents: dict[_Tensor, int] = {"image": strided.inputs}
+    u: dict[_Tensor, int] = {"image": dilation}
+    taps: tuple[_Axis, ...] = ()
+    if reached:
+        step = dilation // strided.common
+        rows = _Axis("m", phases.length, {"image": stride, "output": 1}, {"image": stride, "output": 1})
+        first |= {"weight": phases.first, "output": phases.begin}
+        extents |= {"output": outputs}
+        u |= {"weight": 1}
+        taps = (_Axis("k", phases.taps, {"weight": strided.phases, "output": -step}, {"output": -step}),)
     return _Dimension(
         (
-            _Axis("b", phases, {"image": dilation, "weight": 1}, {"image": dilation, "weight": 1}),
-            _Axis("b", common, {"image": 1}, {"image": 1, "output": _BEYOND}),
-            _Axis("m", last - first + 1, {"image": stride, "output": 1}, {"image": stride, "output": 1}),
-            _Axis("k", taps, {"weight": phases, "output": -step}, {"weight": phases, "output": -step}),
+            _Axis("b", phases.count, u, {"image": dilation}),
+            _Axis("b", phases.offsets, {"image": 1}, {"image": 1}),
+            rows,
+            *taps,
         ),
-        {"image": stride * first - padding, "weight": 0, "output": first},
-        {"image": inputs, "weight": kernel, "output": outputs},
+        first,
+        extents,
     )

@@ -72,10 +72,18 @@ def test_transposed(fuse: Any) -> None:
 
 
 def test_phases_beyond_the_image_take_no_epilogue(fuse: Any) -> None:
-    x, w, b = torch.randn(1, 8, 6, 6), torch.randn(8, 4, 3, 3) / 8, torch.randn(4)
+    x, w, b = torch.randn(1, 8, 6, 6), torch.randn(8, 4, 4, 4) / 8, torch.randn(4)
     outcome = fuse(lambda x, w, b: functional.conv_transpose2d(x, w, b, 2, 1).relu(), x, w, b)
     assert outcome.kernels == 2
     assert "tiles reach beyond the result" in outcome.reasons
+
+
+def test_parts_take_no_epilogue(fuse: Any) -> None:
+    """Phases of one and of two taps in both dimensions: four kernels."""
+    x, w, b = torch.randn(1, 8, 6, 6), torch.randn(8, 4, 3, 3) / 8, torch.randn(4)
+    outcome = fuse(lambda x, w, b: functional.conv_transpose2d(x, w, b, 2, 1).relu(), x, w, b)
+    assert outcome.kernels == 5
+    assert "computed in 4 parts" in outcome.reasons
 
 
 def test_nodes_in_front_do_not_join(fuse: Any, operands: tuple[torch.Tensor, ...]) -> None:

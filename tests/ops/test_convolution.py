@@ -197,3 +197,25 @@ def test_zero_times_infinity_of_the_padding(check: Check) -> None:
     x, w = torch.randn(1, 2, 5, 5), weights(3, 2, 3, 3)
     x[0, 0, 0, 0] = float("inf")
     check(lambda x, w: functional.conv2d(x, w, None, padding=1), x, w)
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel", "options"),
+    [
+        ((1, 2, 5, 5), 3, {"stride": 2}),
+        ((2, 9, 5, 5), (4, 2), {"stride": (3, 2), "dilation": (2, 4), "padding": 1}),
+        ((1, 3, 3, 3, 4), 3, {"stride": 2, "padding": 1}),
+    ],
+)
+@pytest.mark.parametrize("value", [float("inf"), float("nan")], ids=str)
+def test_taps_that_are_not_there_are_not_multiplied(
+    shape: tuple[int, ...], kernel: int | tuple[int, ...], options: dict[str, Any], value: float, check: Check
+) -> None:
+    """Phases of a stride have different numbers of taps, some of them none."""
+    rank = len(shape) - 2
+    taps = (kernel,) * rank if isinstance(kernel, int) else kernel
+    x, w = torch.randn(shape), weights(shape[1], 3, *taps)
+    x[(0, 0, *(1 for _ in range(rank)))] = value
+    result = check(lambda x, w: TRANSPOSED[rank](x, w, None, **options), x, w)
+    assert result.isfinite().any()
+    assert not result.isfinite().all()

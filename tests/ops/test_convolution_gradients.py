@@ -23,6 +23,7 @@ CASES: list[tuple[Convolve, tuple[int, ...], tuple[int, ...], dict[str, Any]]] =
     (functional.conv2d, (2, 8, 6, 6), (12, 4, 3, 3), {"padding": 1, "groups": 2}),
     (functional.conv1d, (2, 4, 20), (6, 4, 3), {"stride": 3, "dilation": 2, "padding": 1}),
     (functional.conv3d, (1, 4, 6, 5, 7), (4, 2, 3, 3, 3), {"padding": 1, "stride": 2, "dilation": 2, "groups": 2}),
+    (functional.conv3d, (1, 3, 7, 6, 5), (4, 3, 2, 3, 2), {"padding": 1, "stride": (4, 2, 6), "dilation": (2, 2, 3)}),
     (functional.conv_transpose2d, (2, 6, 5, 5), (6, 4, 3, 3), {"stride": 2, "padding": 1, "output_padding": 1}),
 ]
 
@@ -64,6 +65,17 @@ def test_channels_last() -> None:
     x = torch.randn(2, 6, 8, 7).to(memory_format=torch.channels_last).requires_grad_()
     w = torch.randn(5, 6, 3, 3).to(memory_format=torch.channels_last).requires_grad_()
     check(lambda x, w: functional.conv2d(x, w, None, 2, 1), [x, w], "tpuv3")
+
+
+def test_an_infinity_reaches_only_what_its_taps_do() -> None:
+    x, w = torch.randn(1, 2, 9, 8, requires_grad=True), torch.randn(3, 2, 3, 3)
+    result = functional.conv2d(x, w, None, 2, 1)
+    seed = torch.randn_like(result)
+    seed[0, 1, 2, 2] = float("inf")
+    (expected,) = torch.autograd.grad(result, x, seed)
+    (actual,) = torch.autograd.grad(compiled(functional.conv2d)(x, w, None, 2, 1), x, seed)
+    torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4, equal_nan=True)
+    assert expected.isfinite().any()
 
 
 @pytest.mark.parametrize("wanted", [(0,), (1,), (2,), (0, 2)], ids=str)

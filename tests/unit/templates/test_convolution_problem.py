@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from pytorchsim.config import load_config
 from pytorchsim.target.dtypes import F32, F64
-from pytorchsim.templates.convolution_problem import Convolution, Direction, TensorPlace, convolution_problem
+from pytorchsim.templates.convolution_problem import Convolution, Direction, TensorPlace, convolution_problems
 from pytorchsim.templates.footprint import BUFFER_GRANULE_BYTES
 from pytorchsim.templates.gemm_cost import cost_of
 from pytorchsim.templates.gemm_problem import GemmFusion, GemmProblem, Part
@@ -54,16 +54,16 @@ def place(shape: tuple[int, ...], generator: random.Random) -> TensorPlace:
     return TensorPlace(tuple(strides), generator.randint(0, 5))
 
 
-def problem_of(
+def problems_of(
     direction: Direction, sizes: Convolution, generator: random.Random, config: str = "tpuv3"
-) -> tuple[GemmProblem, tuple[TensorPlace, ...], tuple[str, ...]]:
+) -> tuple[tuple[GemmProblem, ...], tuple[TensorPlace, ...], tuple[str, ...]]:
     names = {"forward": ("image", "weight", "output"), "input": ("output", "weight", "image"),
              "weight": ("image", "output", "weight")}[direction]  # fmt: skip
     places = tuple(place(shapes_of(sizes)[name], generator) for name in names)
     dtype = F32 if generator.random() < 0.7 else F64
     first, second, third = places
-    problem = convolution_problem(direction, sizes, (first, second, third), (dtype, dtype), load_config(config))
-    return problem, places, names
+    problems = convolution_problems(direction, sizes, (first, second, third), (dtype, dtype), load_config(config))
+    return problems, places, names
 
 
 def point_indices(problem: GemmProblem, part: Part) -> tuple[np.ndarray, np.ndarray]:
@@ -87,21 +87,23 @@ def point_indices(problem: GemmProblem, part: Part) -> tuple[np.ndarray, np.ndar
     return affine(index.strides, index.offset), exists
 
 
-def evaluated(problem: GemmProblem, x: np.ndarray, w: np.ndarray, size: int) -> np.ndarray:
-    """The product by its definition: Y over (b, m, n), scattered to where it lies. Each element is stored once."""
-    groups: dict[str, np.ndarray] = {}
-    for part, memory in (("x", x), ("w", w)):
-        elements, exists = point_indices(problem, part)  # type: ignore[arg-type]
-        values = np.where(exists, memory[np.where(exists, elements, 0)], 0.0)
-        sizes = [math.prod(problem.axes(role)) for role in problem.roles(part)]  # type: ignore[arg-type]
-        groups[part] = values.reshape(sizes)
-    order = problem.roles("x")
-    total = np.einsum("bmk,bnk->bnm", groups["x"].transpose([order.index(r) for r in ("b", "m", "k")]), groups["w"])
-    elements, exists = point_indices(problem, "y")
-    y = np.full(size, np.nan)
-    stored = elements[exists]
-    assert len(set(stored.tolist())) == len(stored)
-    y[stored] = total.reshape(problem.frame("y"))[exists]
+def evaluated(problems: tuple[GemmProblem, ...], x: np.ndarray, w: np.ndarray, size: int) -> np.ndarray:
+    """The products by their definition: Y over (b, m, n), scattered to where it lies. Each element is stored once."""
+    y, known = np.full(size, np.nan), 0
+    for problem in problems:
+        groups: dict[str, np.ndarray] = {}
+        for part, memory in (("x", x), ("w", w)):
+            elements, exists = point_indices(problem, part)  # type: ignore[arg-type]
+            values = np.where(exists, memory[np.where(exists, elements, 0)], 0.0)
+            sizes = [math.prod(problem.axes(role)) for role in problem.roles(part)]  # type: ignore[arg-type]
+            groups[part] = values.reshape(sizes)
+        order = problem.roles("x")
+        total = np.einsum("bmk,bnk->bnm", groups["x"].transpose([order.index(r) for r in "bmk"]), groups["w"])
+        elements, exists = point_indices(problem, "y")
+        stored = elements[exists]
+        known += len(stored)
+        y[stored] = total.reshape(problem.frame("y"))[exists]
+        assert np.count_nonzero(~np.isnan(y)) == known
     return y
 
 
@@ -118,7 +120,7 @@ def test_the_product_is_the_convolution(direction: Direction, rank: int) -> None
     convolve = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}[rank]
     for _ in range(40):
         sizes = random_convolution(generator, rank)
-        problem, places, names = problem_of(direction, sizes, generator)
+        problems, places, names = problems_of(direction, sizes, generator)
         shapes = shapes_of(sizes)
         tensors = {name: torch.randn(shapes[name], dtype=torch.float64) for name in ("image", "weight")}
         image, weight = (tensors[name].requires_grad_() for name in ("image", "weight"))
@@ -128,7 +130,7 @@ def test_the_product_is_the_convolution(direction: Direction, rank: int) -> None
         if direction != "forward":
             (expected,) = torch.autograd.grad(output, [expected], tensors["output"])
         x, w = (in_memory(tensors[name].detach(), where) for name, where in zip(names[:2], places[:2], strict=True))
-        y = evaluated(problem, x, w, expected.numel() + places[2].offset)
+        y = evaluated(problems, x, w, expected.numel() + places[2].offset)
         actual = torch.from_numpy(y).as_strided(expected.shape, places[2].strides, places[2].offset)
         torch.testing.assert_close(actual, expected.detach())
 
@@ -138,7 +140,7 @@ def test_a_window_of_one_element_is_a_plain_product() -> None:
     sizes = Convolution(4, 1, 16, 32, (7, 9), (7, 9), (1, 1), (1, 1), (0, 0), (1, 1))
     images, weights = TensorPlace((16 * 63, 1, 16 * 9, 16), 0), TensorPlace((16, 1, 1, 1), 0)
     outputs = TensorPlace((32 * 63, 1, 32 * 9, 32), 0)
-    problem = convolution_problem("forward", sizes, (images, weights, outputs), (F32, F32), load_config("tpuv3"))
+    (problem,) = convolution_problems("forward", sizes, (images, weights, outputs), (F32, F32), load_config("tpuv3"))
     assert problem.simple
     assert (problem.m_axes, problem.n, problem.k_axes) == ((4 * 63,), 32, (16,))
 
@@ -148,7 +150,9 @@ def test_groups_lie_over_the_lanes_where_that_is_faster() -> None:
         sizes = Convolution(2, groups, per_group, per_group, (56, 56), (56, 56), (3, 3), (1, 1), (1, 1), (1, 1))
         place_ = TensorPlace((groups * per_group * 56 * 56, 56 * 56, 56, 1), 0)
         weights = TensorPlace((per_group * 9, 9, 3, 1), 0)
-        return convolution_problem("forward", sizes, (place_, weights, place_), (F32, F32), load_config("tpuv3")).body
+        places = place_, weights, place_
+        (problem,) = convolution_problems("forward", sizes, places, (F32, F32), load_config("tpuv3"))
+        return problem.body
 
     # Depthwise: 96 x 9 products on lanes of 8 per cycle; on arrays 96 matrices of one column.
     assert body(96, 1) == "batch"
@@ -211,7 +215,8 @@ def test_every_tile_is_tried_and_the_cheapest_taken(config: str) -> None:
     for _ in range(25):
         sizes = random_convolution(generator, generator.choice([1, 2, 2, 3]), extent=20)
         direction = generator.choice(DIRECTIONS)
-        problem, _, _ = problem_of(direction, sizes, generator, config)
+        problems, _, _ = problems_of(direction, sizes, generator, config)
+        problem = generator.choice(problems)
         found = search_gemm(problem, GemmFusion(), machine)
         fitting = []
         for candidate in found.all:
@@ -242,7 +247,7 @@ def test_the_smallest_tile_is_named_where_none_fits() -> None:
     machine = load_config({"base": "tiny", "core": {"stack_reserve_bytes": 2016}})
     generator = random.Random(1)
     sizes = Convolution(1, 1, 8, 8, (9, 9), (9, 9), (3, 3), (1, 1), (1, 1), (1, 1))
-    problem, _, _ = problem_of("forward", sizes, generator)
+    (problem,), _, _ = problems_of("forward", sizes, generator)
     found = search_gemm(problem, GemmFusion(), machine)
     assert found.chosen is None
     assert found.nearest.footprint.total_bytes == min(c.footprint.total_bytes for c in found.all)
@@ -255,7 +260,7 @@ def test_depthwise_windows_are_all_that_a_lane_holds() -> None:
     sizes = Convolution(2, 96, 1, 1, (56, 56), (56, 56), (7, 7), (1, 1), (3, 3), (1, 1))
     images, weights = TensorPlace((96 * 3136, 3136, 56, 1), 0), TensorPlace((49, 49, 7, 1), 0)
     machine = load_config("tpuv3")
-    problem = convolution_problem("forward", sizes, (images, weights, images), (F32, F32), machine)
+    (problem,) = convolution_problems("forward", sizes, (images, weights, images), (F32, F32), machine)
     chosen = search_gemm(problem, GemmFusion(), machine).chosen
     assert chosen is not None
     tile, shares = chosen.tile, dict(chosen.footprint.shares)
