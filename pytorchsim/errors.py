@@ -122,18 +122,22 @@ class SpadOverflowError(PyTorchSimError):
         shares: dict[str, int],
         smallest: dict[str, int] | None = None,
         limit: str = "scratchpad_bytes_per_lane",
+        one_tile: bool = False,
     ) -> None:
-        """`limit`: the key of the config that sets the budget."""
+        """`limit`: the key of the config that sets the budget. `one_tile`: the need is that of one tile, the budget
+        half a slice, since the other half is being filled."""
         self.kernel, self.origins, self.tile = kernel, origins, tile
         self.used_bytes, self.budget_bytes, self.shares, self.smallest = used_bytes, budget_bytes, shares, smallest
-        self.limit = limit
+        self.limit, self.one_tile = limit, one_tile
+        of_half = " for one tile" if one_tile else ""
+        half = ", half of a slice" if one_tile else ""
         what = "stack" if limit == "stack_reserve_bytes" else "scratchpad"
         other = "fewer operations in one kernel" if limit == "stack_reserve_bytes" else "smaller tensors"
         parts = ", ".join(f"{name} {size}" for name, size in shares.items())
         hint = f" Smallest candidate tried: {smallest}." if smallest else ""
         super().__init__(
             f"kernel {kernel!r} (from {', '.join(origins) or 'unknown'}) needs {used_bytes} bytes of {what} per"
-            f" lane, the budget is {budget_bytes}; tile {tile}; shares: {parts}.{hint}"
+            f" lane{of_half}, the budget is {budget_bytes}{half}; tile {tile}; shares: {parts}.{hint}"
             f" Use a config with a larger `{limit}`, or {other}."
         )
 

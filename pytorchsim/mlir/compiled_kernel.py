@@ -102,4 +102,5 @@ def check_budget(kernel: CompiledKernel, config: NpuConfig) -> None:
                 budget_bytes=budget_bytes,
                 shares=shares,
                 limit=limit,
+                one_tile=shares is one_tile,
             )

@@ -15,7 +15,7 @@ from torch._inductor import ir as inductor_ir
 from torch._inductor.scheduler import BaseSchedulerNode
 
 from pytorchsim.config.model import NpuConfig
-from pytorchsim.errors import SpadOverflowError
+from pytorchsim.errors import UnsupportedError
 from pytorchsim.mlir.builders import KernelBuilder
 from pytorchsim.templates.attention_control import AttentionControl
 from pytorchsim.templates.attention_problem import AttentionProblem, Place, attention_problem
@@ -120,15 +120,9 @@ class AttentionTemplate(MLIRTemplate):
         found = search_attention(problem, self._config)
         if found.chosen is None:
             nearest = found.nearest
-            raise SpadOverflowError(
-                kernel=name,
-                origins=origins,
-                tile=nearest.tile.describe(),
-                used_bytes=nearest.footprint.total_bytes,
-                budget_bytes=nearest.footprint.slice_bytes,
-                shares=dict(nearest.footprint.shares),
-                smallest=nearest.tile.describe(),
-            )
+            if not nearest.footprint.refusal:
+                raise UnsupportedError(f"no tile of it can be moved: {nearest.refusal}")
+            raise nearest.footprint.overflow(name, origins, nearest.tile.describe())
         tile = found.ranked[min(self._rank, len(found.ranked) - 1)].tile
         numbers = {operand: slots[buffer] for operand, buffer in self._buffers(template).items()}
         with KernelBuilder(name, self._config, origins=origins, tile_shape=tile.describe()) as kernel:

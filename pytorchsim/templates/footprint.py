@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from pytorchsim.config.model import NpuConfig
+from pytorchsim.errors import SpadOverflowError
 from pytorchsim.target.dtypes import Dtype
 
 __all__ = ["BUFFER_GRANULE_BYTES", "BufferNeed", "TemplateFootprint", "footprint_of"]
@@ -37,16 +38,21 @@ class BufferNeed:
 
 @dataclass(frozen=True)
 class TemplateFootprint:
-    """Bytes per lane. `shares`: by buffer with all copies, the stack among them."""
+    """Bytes per lane. `shares`: by buffer with all copies, the stack among them; `once`: of one step."""
 
     shares: Mapping[str, int]
-    step_bytes: int
+    once: Mapping[str, int]
     slice_bytes: int
 
     @property
     def total_bytes(self) -> int:
         """Everything."""
         return sum(self.shares.values())
+
+    @property
+    def step_bytes(self) -> int:
+        """What one step needs."""
+        return sum(self.once.values())
 
     @property
     def refusal(self) -> str:
@@ -57,12 +63,29 @@ class TemplateFootprint:
             return "one step exceeds half the slice"
         return ""
 
+    def overflow(self, kernel: str, origins: tuple[str, ...], tile: Mapping[str, int]) -> SpadOverflowError:
+        """The error of a kernel whose smallest tile is this one: which of the rules it breaks, with its numbers."""
+        whole = self.total_bytes > self.slice_bytes
+        shares = self.shares if whole else self.once
+        return SpadOverflowError(
+            kernel=kernel,
+            origins=origins,
+            tile=dict(tile),
+            used_bytes=sum(shares.values()),
+            budget_bytes=self.slice_bytes if whole else self.slice_bytes // 2,
+            shares=dict(shares),
+            smallest=dict(tile),
+            one_tile=not whole,
+        )
+
 
 def footprint_of(buffers: Mapping[str, BufferNeed], config: NpuConfig) -> TemplateFootprint:
     """What `buffers` take on this machine."""
     stack = config.core.stack_reserve_bytes
     shares = {name: need.copies * need.bytes_per_copy for name, need in buffers.items()}
-    once = sum(need.once * need.bytes_per_copy for need in buffers.values())
+    once = {name: need.once * need.bytes_per_copy for name, need in buffers.items()}
     return TemplateFootprint(
-        MappingProxyType(shares | {"stack": stack}), once + stack, config.core.scratchpad_bytes_per_lane
+        MappingProxyType(shares | {"stack": stack}),
+        MappingProxyType(once | {"stack": stack}),
+        config.core.scratchpad_bytes_per_lane,
     )

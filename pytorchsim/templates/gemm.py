@@ -18,7 +18,7 @@ from torch._inductor import ir as inductor_ir
 
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.config.tiles import TileChoices
-from pytorchsim.errors import SpadOverflowError, UnsupportedError
+from pytorchsim.errors import UnsupportedError
 from pytorchsim.mlir.builders import KernelBuilder
 from pytorchsim.templates.base import BuiltKernel, Recorded, TemplateBuffer
 from pytorchsim.templates.frame import Frame, LoopView, record_epilogues, record_prologues
@@ -101,10 +101,10 @@ class ProductTemplate(FramedTemplate):
         found = search_gemm(*question)
         if found.inexpressible:
             return f"no tile can be moved: {found.inexpressible}"
-        nearest = found.nearest
+        overflow = found.nearest.footprint.overflow("", (), {})
         return (
-            f"no tile fits: the smallest, {nearest.tile.label()}, takes {nearest.footprint.total_bytes} bytes per lane"
-            f" of {nearest.footprint.slice_bytes} ({nearest.refusal})"
+            f"no tile fits: the smallest, {found.nearest.tile.label()}, takes {overflow.used_bytes} bytes per lane of"
+            f" {overflow.budget_bytes} ({found.nearest.refusal})"
         )
 
     def build(
@@ -122,15 +122,7 @@ class ProductTemplate(FramedTemplate):
         if found.chosen is None and found.inexpressible:
             raise UnsupportedError(f"no tile of it can be moved: {found.inexpressible}")
         if found.chosen is None:
-            raise SpadOverflowError(
-                kernel=name,
-                origins=origins,
-                tile=nearest.tile.describe(),
-                used_bytes=nearest.footprint.total_bytes,
-                budget_bytes=nearest.footprint.slice_bytes,
-                shares=dict(nearest.footprint.shares),
-                smallest=nearest.tile.describe(),
-            )
+            raise nearest.footprint.overflow(name, origins, nearest.tile.describe())
         ranked = found.ranked if self._rank else (found.chosen,)
         tile = ranked[min(self._rank, len(ranked) - 1)].tile
         operands = dict(zip(_OPERANDS, (operand.get_name() for operand in template.operands), strict=True))

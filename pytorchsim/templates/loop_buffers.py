@@ -1,8 +1,8 @@
 """The scratchpad buffers of a loop program's kernel: the table that the tile search judges and the kernel declares.
 
-In: a program, its stages, a tile. Out: `LoopBuffer`s by key: one for each distinct load, index tile and store, twice,
-since one half computes while the other loads or stores; one for each part of a reduction or a scan that outlives a
-tile, and one for each value that outlives a walk.
+In: a program, its stages, a tile. Out: `LoopBuffer`s by key: one for each distinct load (all taps of a window), index
+tile and store, twice, since one half computes while the other loads or stores; one for each part of a reduction or a
+scan that outlives a tile, and one for each value that outlives a walk.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from pytorchsim.templates.gathers import IndexForm, IndexTileKey
 from pytorchsim.templates.loop_program import LoopProgram
 from pytorchsim.templates.stages import Stage
 from pytorchsim.templates.tile import BUFFER_COPIES, Tile
+from pytorchsim.templates.tile_loads import joined_loads
+from pytorchsim.templates.window_loads import WindowLoad
 
-__all__ = ["LoopBuffer", "buffer_shape", "loop_buffers", "loop_footprint"]
+__all__ = ["LoopBuffer", "LoopBuffers", "buffer_shape", "loop_buffers", "loop_footprint"]
 
 
 @dataclass(frozen=True)
@@ -29,18 +31,29 @@ class LoopBuffer:
     need: BufferNeed
 
 
-def loop_buffers(program: LoopProgram, tile: Tile, stages: tuple[Stage, ...]) -> dict[BufferKey, LoopBuffer]:
+LoopBuffers = dict[BufferKey | WindowLoad, LoopBuffer]
+"""A window's buffer holds its taps one after another, each as long as the buffer of an access."""
+
+
+def loop_buffers(program: LoopProgram, tile: Tile, stages: tuple[Stage, ...], burst_bytes: int) -> LoopBuffers:
     """Every buffer: index tiles first, since transfers refer to them."""
     plan = tile.plan(program, stages)
-    names: dict[BufferKey, str] = {key: f"index{number}" for number, key in enumerate(plan.index_tiles)}
-    names |= {access: f"in{number}" for number, access in enumerate(plan.loads)}
+    windows, _ = joined_loads(program, tile, burst_bytes)
+    window_of = {tap: window for window in windows for tap in window.taps}
+    loads = dict.fromkeys(window_of.get(access, access) for access in plan.loads)
+    names: dict[BufferKey | WindowLoad, str] = {key: f"index{number}" for number, key in enumerate(plan.index_tiles)}
+    names |= {load: f"in{number}" for number, load in enumerate(loads)}
     names |= {StoreBuffer(number): f"out{number}" for number in range(len(program.stores))}
     if tile.streams(program.sizes):
         carried = [number for stage in stages for number in stage.carried]
         names |= {part: f"acc{part.operation}_{part.part}" for part in accumulators(program, carried)}
     names |= {Kept(number): f"kept{number}" for stage in stages for number in stage.kept}
-    table: dict[BufferKey, LoopBuffer] = {}
+    table: LoopBuffers = {}
     for key, name in names.items():
+        if isinstance(key, WindowLoad):
+            elements, dtype = buffer_shape(program, tile, key.access)
+            table[key] = LoopBuffer(name, BufferNeed(len(key.taps) * elements, dtype, BUFFER_COPIES))
+            continue
         elements, dtype = buffer_shape(program, tile, key)
         if isinstance(key, IndexTileKey) and key.form is IndexForm.DIRECT:
             elements = tile.index_tile_elements(program, key)
@@ -63,5 +76,6 @@ def buffer_shape(program: LoopProgram, tile: Tile, key: BufferKey) -> tuple[int,
 
 def loop_footprint(program: LoopProgram, tile: Tile, stages: tuple[Stage, ...], config: NpuConfig) -> TemplateFootprint:
     """What the buffers take on this machine."""
-    needs = {buffer.name: buffer.need for buffer in loop_buffers(program, tile, stages).values()}
+    table = loop_buffers(program, tile, stages, config.dram.burst_bytes)
+    needs = {buffer.name: buffer.need for buffer in table.values()}
     return footprint_of(needs, config)

@@ -7,15 +7,16 @@ there are too many, they become one axis of stride 1 whose origin is the sum of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from pytorchsim.target.descriptor import MAX_RANK, Axis, Bound, Descriptor, IndexTile, TransferOp
+from pytorchsim.target.descriptor import MAX_BOUNDS, MAX_RANK, Axis, Bound, Descriptor, IndexTile, TransferOp
 from pytorchsim.target.dtypes import I64
 from pytorchsim.templates.gathers import IndexForm, IndexTileKey, direct_axes, index_tile_of
 from pytorchsim.templates.loop_program import Access, LoopProgram, direct_load
 from pytorchsim.templates.tile import Tile
+from pytorchsim.templates.window_loads import WindowAxis, WindowLoad
 
-__all__ = ["TileTransfer", "access_transfer", "index_tile_transfer", "listed_rank"]
+__all__ = ["TileTransfer", "access_transfer", "index_tile_transfer", "listed_rank", "window_fits", "window_transfer"]
 
 
 @dataclass(frozen=True)
@@ -35,10 +36,31 @@ def listed_rank(program: LoopProgram, tile: Tile, access: Access) -> int:
     return len(walked) + (bool(summed) or bool(access.gathers)) + _repeats(program, tile, access)
 
 
-def access_transfer(program: LoopProgram, tile: Tile, access: Access, op: TransferOp, slot: int) -> TileTransfer:
+def window_fits(program: LoopProgram, tile: Tile, window: WindowLoad) -> bool:
+    """Whether one descriptor loads all taps of a tile."""
+    walked, summed = _walked(program, tile, window.access, len(window.axes))
+    rank = len(walked) + len(window.axes) + bool(summed) + _repeats(program, tile, window.access)
+    return rank <= MAX_RANK and len(_bounds(program, tile, window.access, walked, rank)) <= MAX_BOUNDS
+
+
+def window_transfer(program: LoopProgram, tile: Tile, window: WindowLoad, slot: int, tap_elements: int) -> TileTransfer:
+    """The load of one tile of every tap, `tap_elements` apart in the scratchpad."""
+    transfer = access_transfer(program, tile, window.access, TransferOp.LOAD, slot, taps=window.axes)
+    descriptor = transfer.descriptor
+    axes, dense = list(descriptor.axes), tap_elements
+    first = len(transfer.axes)
+    for number in reversed(range(first, first + len(window.axes))):
+        axes[number] = replace(axes[number], spad_stride=dense)
+        dense *= axes[number].size
+    return replace(transfer, descriptor=replace(descriptor, axes=tuple(axes)))
+
+
+def access_transfer(
+    program: LoopProgram, tile: Tile, access: Access, op: TransferOp, slot: int, *, taps: Sequence[WindowAxis] = ()
+) -> TileTransfer:
     """The transfer of one tile of `access` from or to argument `slot`."""
     row_level = program.is_row_level(access)
-    walked, summed = _walked(program, tile, access)
+    walked, summed = _walked(program, tile, access, len(taps))
     if access.gathers:  # the order in the scratchpad, which is that of index tiles
         walked = [axis for axis in (*tile.outer_axes, *tile.inner_axes) if axis in walked]
     axes = [
@@ -50,6 +72,7 @@ def access_transfer(program: LoopProgram, tile: Tile, access: Access, op: Transf
         )
         for axis in walked
     ]
+    axes += [Axis(tap.count, tap.stride, 0) for tap in taps]
     streams = tile.streams(program.sizes)
     keys = [
         index_tile_of(program, access, gather, rows_inner=tile.rows_inner, streams=streams) for gather in access.gathers
@@ -59,7 +82,7 @@ def access_transfer(program: LoopProgram, tile: Tile, access: Access, op: Transf
     )
     if repeats:
         axes.append(Axis(tile.vector_elements, 0, 1))  # one value per row, in every element of its vector
-    bounds = _bounds(program, tile, access, walked, len(axes))
+    bounds = _bounds(program, tile, access, walked, len(axes), taps)
     if repeats and op is not TransferOp.LOAD:  # of which one is stored
         bounds.append(Bound(0, (*[0] * len(walked), 1), 1))
     index_axes = [_index_axes(program, tile, key, walked, repeats=repeats) for key in keys]
@@ -116,11 +139,11 @@ def index_tile_transfer(program: LoopProgram, tile: Tile, key: IndexTileKey, slo
     return TileTransfer(descriptor, tuple(walked))
 
 
-def _walked(program: LoopProgram, tile: Tile, access: Access) -> tuple[list[int], list[int]]:
-    """(axes to walk, axes to sum up), each in order."""
+def _walked(program: LoopProgram, tile: Tile, access: Access, taps: int = 0) -> tuple[list[int], list[int]]:
+    """(axes to walk, axes to sum up), each in order; `taps`: axes of a window beside them."""
     axes = [axis for axis in range(len(tile.sizes)) if axis in tile.row_axes or not program.is_row_level(access)]
     # A gather may need an axis for an index that is the same everywhere.
-    if len(axes) + bool(access.gathers) + _repeats(program, tile, access) <= MAX_RANK:
+    if len(axes) + taps + bool(access.gathers) + _repeats(program, tile, access) <= MAX_RANK:
         return axes, []
     bounded = {axis for guard in access.guards for axis, step in enumerate(guard.position.strides) if step}
     summed = [axis for axis in axes if tile.sizes[axis] == 1 and axis != tile.lane_axis and axis not in bounded]
@@ -132,9 +155,16 @@ def _repeats(program: LoopProgram, tile: Tile, access: Access) -> int:
     return int(program.is_row_level(access) and not tile.rows_inner)
 
 
-def _bounds(program: LoopProgram, tile: Tile, access: Access, walked: Sequence[int], rank: int) -> list[Bound]:
-    def steps(strides: Sequence[int]) -> tuple[int, ...]:
-        own = [strides[axis] for axis in walked]
+def _bounds(
+    program: LoopProgram,
+    tile: Tile,
+    access: Access,
+    walked: Sequence[int],
+    rank: int,
+    taps: Sequence[WindowAxis] = (),
+) -> list[Bound]:
+    def steps(strides: Sequence[int], of_taps: Sequence[int] = ()) -> tuple[int, ...]:
+        own = [*(strides[axis] for axis in walked), *of_taps]
         return (*own, *([0] * (rank - len(own))))
 
     ragged = [
@@ -142,7 +172,10 @@ def _bounds(program: LoopProgram, tile: Tile, access: Access, walked: Sequence[i
         for axis in walked
         if program.sizes[axis] % tile.sizes[axis]
     ]
-    guards = [Bound(guard.position.offset, steps(guard.position.strides), guard.extent) for guard in access.guards]
+    guards = [
+        Bound(guard.position.offset, steps(guard.position.strides, [tap.steps[number] for tap in taps]), guard.extent)
+        for number, guard in enumerate(access.guards)
+    ]
     return [*ragged, *guards]
 
 

@@ -17,15 +17,16 @@ from pytorchsim.config.model import NpuConfig
 from pytorchsim.target.descriptor import MAX_BOUNDS, MAX_RANK
 from pytorchsim.target.dtypes import I32
 from pytorchsim.templates.footprint import TemplateFootprint
-from pytorchsim.templates.gathers import direct_axes
 from pytorchsim.templates.loop_buffers import loop_footprint
-from pytorchsim.templates.loop_program import Access, LoopProgram, direct_load
+from pytorchsim.templates.loop_program import Access, LoopProgram
 from pytorchsim.templates.operation_costs import unit_cycles
 from pytorchsim.templates.reductions import REDUCTIONS
 from pytorchsim.templates.stages import Stage, plan_stages
 from pytorchsim.templates.tile import Tile
 from pytorchsim.templates.tile_descriptors import listed_rank
+from pytorchsim.templates.tile_loads import joined_loads, moved_bytes
 from pytorchsim.templates.vector_shape import LARGEST_GROUP, VectorShape, vector_shape
+from pytorchsim.templates.window_loads import WindowAxis
 
 __all__ = ["BEST_TILE", "RankedTile", "TileSearch", "WantedTile", "cheapest", "estimated_cycles", "search"]
 
@@ -66,12 +67,13 @@ BEST_TILE = WantedTile()
 @dataclass(frozen=True)
 class TileSearch:
     """The outcome: `ranked` are the tiles that fit with their estimates, the best first; `rejected` maps a reason to
-    how many candidates it cost."""
+    how many candidates it cost; `inexpressible`: the reason of one that the scratchpad would hold."""
 
     ranked: tuple[RankedTile, ...]
     rejected: dict[str, int]
     smallest: Tile
     smallest_footprint: TemplateFootprint
+    inexpressible: str = ""
 
     @property
     def tile(self) -> Tile | None:
@@ -94,6 +96,7 @@ def search(program: LoopProgram, stages: Sequence[Stage], config: NpuConfig, *, 
     rejected: dict[str, int] = {}
     fitting: list[RankedTile] = []
     smallest: tuple[int, Tile, TemplateFootprint] | None = None
+    inexpressible = ""
     for stream in (False, True):
         for tile in _candidates(program, stages, config, stream=stream):
             used = loop_footprint(program, tile, tuple(stages), config)
@@ -103,6 +106,7 @@ def search(program: LoopProgram, stages: Sequence[Stage], config: NpuConfig, *, 
             if not reason and prod(tile.counts(program.sizes)[: program.row_rank]) < row_tiles:
                 reason = f"fewer than {row_tiles} tiles of rows for the cores to share"
             if reason:
+                inexpressible = inexpressible or ("" if used.refusal else reason)
                 rejected[reason] = rejected.get(reason, 0) + 1
                 continue
             cycles = estimated_cycles(program, stages, tile, config)
@@ -116,6 +120,7 @@ def search(program: LoopProgram, stages: Sequence[Stage], config: NpuConfig, *, 
         rejected=rejected,
         smallest=smallest[1],
         smallest_footprint=smallest[2],
+        inexpressible="" if fitting else inexpressible,
     )
 
 
@@ -219,12 +224,14 @@ def estimated_cycles(
     kept = prod(program.sizes) / (tiles * prod(tile.sizes))
     bytes_per_cycle = config.dram.bandwidth_gb_per_s * 1e3 / config.core.frequency_mhz
 
-    def moved(access: Access) -> float:
-        moved_bytes = _dram_bytes(program, access, tile, config.dram.burst_bytes)
-        return config.dma.issue_cycles + moved_bytes * kept / bytes_per_cycle
+    def moved(access: Access, taps: Sequence[WindowAxis] = ()) -> float:
+        fetched = moved_bytes(program, access, tile, config.dram.burst_bytes, taps)
+        return config.dma.issue_cycles + fetched * kept / bytes_per_cycle
 
     times = sum(stage.walks for stage in stages) if tile.streams(program.sizes) else 1
-    transfers = times * sum(map(moved, program.loads)) + sum(moved(store.access) for store in program.stores)
+    windows, alone = joined_loads(program, tile, config.dram.burst_bytes)
+    loaded = sum(map(moved, alone)) + sum(moved(window.access, window.axes) for window in windows)
+    transfers = times * loaded + sum(moved(store.access) for store in program.stores)
     compute = _compute_cycles(program, stages, tile, config) + _TILE_LOOP_CYCLES
     busy = min(cores, row_tiles)
     of_one_core = -(-row_tiles // busy) * (tiles // row_tiles)
@@ -264,30 +271,3 @@ def _fold_beats(program: LoopProgram, number: int) -> float:
     if reduction is None:
         return 0
     return 4 if REDUCTIONS[reduction].with_position else 1.5 if reduction in ("max", "min") else 0
-
-
-def _dram_bytes(program: LoopProgram, access: Access, tile: Tile, burst_bytes: int) -> int:
-    """Bytes moved for one tile, whole bursts: the block's contiguous runs, each rounded up to bursts. Elements with
-    different indices are never one run."""
-    gathered = {axis for gather in access.gathers for axis in _index_axes(program, gather.value)}
-    walked = sorted(
-        (abs(stride), size)
-        for axis, (stride, size) in enumerate(zip(access.index.strides, tile.sizes, strict=True))
-        if stride and size > 1 and axis not in gathered
-    )
-    run, rows = 1, 1
-    for stride, size in walked:
-        if stride == run and rows == 1:
-            run *= size
-        else:
-            rows *= size
-    rows *= prod(tile.sizes[axis] for axis in gathered)
-    run_bytes = run * access.dtype.bytes
-    partial = 1 if rows > 1 and run_bytes % burst_bytes else 0
-    return rows * (-(-run_bytes // burst_bytes) + partial) * burst_bytes
-
-
-def _index_axes(program: LoopProgram, value: int) -> tuple[int, ...]:
-    """The axes that an index varies over; all where it is computed."""
-    access = direct_load(program, value)
-    return tuple(range(len(program.sizes))) if access is None else direct_axes(access)

@@ -225,6 +225,15 @@ def test_float_types(dtype: torch.dtype) -> None:
     _check(cases, [_values(case.shape, dtype) for case in cases], "mobile", 1e-2 if dtype.itemsize == 2 else 1e-5)
 
 
+def test_many_taps_in_a_small_scratchpad() -> None:
+    """Taps of 24 doubles fit side by side where 24 buffers, each of whole granules, do not."""
+    cases = [_case(pool, (2, 5, 6, 6, 6), (2, 3, 4), 1, 1) for pool in (functional.max_pool3d, functional.avg_pool3d)]
+    torch._dynamo.reset()
+    compiled = torch.compile(_together(cases), backend="pytorchsim", options={"config": "tiny", "strict": True})
+    inputs = [_values(case.shape, torch.float64) for case in cases]
+    torch.testing.assert_close(compiled(*inputs), _together(cases)(*inputs))
+
+
 def _has(case: PoolCase, x: torch.Tensor) -> bool:
     """Whether eager pools this type."""
     try:
