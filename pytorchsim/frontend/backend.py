@@ -30,6 +30,7 @@ from pytorchsim.frontend import product_lowerings as _product_lowerings  # noqa:
 from pytorchsim.frontend import scan_lowerings as _scan_lowerings  # noqa: F401  importing it registers
 from pytorchsim.frontend.attention_graphs import write_out_attention
 from pytorchsim.frontend.attention_rewrite import AttentionRewrite
+from pytorchsim.frontend.data_dependence import refuse_data_dependent_sizes
 from pytorchsim.frontend.decompositions import decomposition_table
 from pytorchsim.frontend.graph_breaks import check_graph_break
 from pytorchsim.frontend.lowerings import admit_fallbacks
@@ -38,6 +39,7 @@ from pytorchsim.frontend.options import parse_options
 from pytorchsim.frontend.recompile_limit import check_recompile_limit
 from pytorchsim.frontend.registration import install
 from pytorchsim.frontend.settings import inductor_settings
+from pytorchsim.frontend.storage_views import rebase_storage_views
 from pytorchsim.frontend.surfacing import surfacing
 
 __all__ = ["compile_graph"]
@@ -89,6 +91,8 @@ def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], session: S
 
     def inner_compile(graph: torch.fx.GraphModule, inputs: Sequence[Any], **kwargs: Any) -> Any:
         with surfacing(strict=session.strict), session_scope(session):
+            refuse_data_dependent_sizes(graph)
+            rebase_storage_views(graph)
             write_out_attention(graph, session)
             admit_fallbacks(graph, backward=bool(kwargs.get("is_backward")))
             return inductor.compile_fx_inner(graph, inputs, **kwargs)

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch._inductor.decomposition import select_decomp_table
 
+from pytorchsim.frontend.axis_index_decompositions import axis_index_decompositions
 from pytorchsim.frontend.source_key import source_key
 
 __all__ = ["DecompositionTable", "decomposition_table"]
@@ -54,6 +55,7 @@ def decomposition_table() -> DecompositionTable:
     table[aten.addbmm.default] = _addbmm
     table[aten.argmax.default] = _argmax
     table[aten.argmin.default] = _argmin
+    table.update(axis_index_decompositions(dict(table)))
     return table
 
 

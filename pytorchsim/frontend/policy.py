@@ -25,7 +25,7 @@ from pytorchsim.errors import HostOpError
 from pytorchsim.frontend.source_key import source_key
 from pytorchsim.runtime.host_ops import HostOp
 
-__all__ = ["HostOpPolicy", "host_ops_of", "refuse_or_record"]
+__all__ = ["HostOpPolicy", "host_ops_of", "refuse_or_record", "source_line"]
 
 # Extern nodes that touch no tensor data on the host: tuple elements of another node, seeds of the random generator,
 # assertions on sizes, and calls of a subgraph, whose own scheduler asks the policy again.
@@ -102,7 +102,7 @@ def _host_op_of(node: Any) -> HostOp:
     origin = _origin(node)
     size, dtype = _shape_and_dtype(node, origin)
     traces = [getattr(candidate, "stack_trace", None) for candidate in _origins(node)]
-    file, line, code = _source_line(next((trace for trace in traces if trace), None))
+    file, line, code = source_line(next((trace for trace in traces if trace), None))
     return HostOp(
         op=_op_name(node),
         fx_node="" if origin is None else origin.name,
@@ -148,7 +148,7 @@ def _dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _source_line(stack_trace: str | None) -> tuple[str, int, str]:
+def source_line(stack_trace: str | None) -> tuple[str, int, str]:
     """The innermost frame of an FX stack trace: file, line number, text of the line."""
     lines = (stack_trace or "").splitlines()
     for position in range(len(lines) - 1, -1, -1):

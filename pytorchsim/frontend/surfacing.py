@@ -1,21 +1,24 @@
 """Errors of ours reach the user as what they are.
 
 In: exceptions raised while a graph is compiled, wrapped by Inductor and Dynamo once or more. Out: the first error of
-ours among them, of its own type, with its own facts. Assumes: torch 2.13 passes a `ShortenTraceback` on unchanged and
-wraps every other exception of a backend into `BackendCompilerFailed`.
+ours among them, of its own type, with its own facts; one of ours for what PyTorch cannot trace. Assumes: torch 2.13
+passes a `ShortenTraceback` on unchanged and wraps every other exception of a backend into `BackendCompilerFailed`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from torch._dynamo.exc import ShortenTraceback, exceptions_allowed_to_be_fallback
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from pytorchsim.errors import PyTorchSimError, UnsupportedError
 
 __all__ = ["surfacing"]
+
+_Error = TypeVar("_Error", bound=BaseException)
 
 
 @contextmanager
@@ -28,7 +31,7 @@ def surfacing(*, strict: bool) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        cause = _ours(error)
+        cause = _first(error, PyTorchSimError) or _place_by_value(error)
         if cause is None and strict and isinstance(error, exceptions_allowed_to_be_fallback):
             cause = UnsupportedError(
                 f"strict mode: the graph cannot be compiled ({type(error).__name__}: {error}) and would run on the host"
@@ -38,17 +41,30 @@ def surfacing(*, strict: bool) -> Iterator[None]:
         raise _passed_on(cause) from cause.__cause__
 
 
-def _ours(error: BaseException) -> PyTorchSimError | None:
-    """The first error of ours on the chain of what wraps what."""
+def _first(error: BaseException, kind: type[_Error]) -> _Error | None:
+    """The first error of a kind on the chain of what wraps what."""
     seen: set[int] = set()
     link: BaseException | None = error
     while link is not None and id(link) not in seen:
-        if isinstance(link, PyTorchSimError):
+        if isinstance(link, kind):
             return link
         seen.add(id(link))
         # Inductor's wrappers keep the original as an attribute or, raised `from None`, only as the context.
         link = getattr(link, "inner_exception", None) or link.__cause__ or link.__context__
     return None
+
+
+def _place_by_value(error: BaseException) -> UnsupportedError | None:
+    """PyTorch cannot trace `x[i]` where `i` is a tensor of one number: the view would start where its value says."""
+    found = _first(error, GuardOnDataDependentSymNode)
+    if found is None:
+        return None
+    while_executing = str(found).partition("While executing ")[2].partition("\n\n")[0]
+    return UnsupportedError(
+        "a view, a size or a branch depends on a value of a tensor, which is not known when the graph is compiled."
+        " Take an element with x.index_select(dim, i.reshape(1)), store one with index_copy or torch.where."
+        f"\n  {while_executing or found}"
+    )
 
 
 def _passed_on(error: PyTorchSimError) -> PyTorchSimError:
