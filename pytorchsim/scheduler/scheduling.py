@@ -58,14 +58,15 @@ class MLIRScheduling(BaseScheduling):
 
     def can_fuse_multi_outputs_template(self, node1: BaseSchedulerNode, node2: BaseSchedulerNode) -> bool:
         """Asked about every node beside a template (`node1`), before Inductor's own rules for templates, which refuse
-        reductions behind one and prologues that read more than they write. Those two are decided here, with the
-        checks that Inductor would have made afterwards; everything else goes its usual way."""
+        reductions behind one, prologues that read more than they write, and epilogues that walk the result in another
+        order (a result in channels-last layout). The template decides, by what its frames can address; here are the
+        checks that Inductor would have made besides."""
         if node2.is_template() or len(node2.get_nodes()) != 1:
             return False
         if _makes_operand(node2, node1):
             return self._plan(node2, node1) is not None
         reads = {dep.name for dep in node2.read_writes.reads}
-        if not reads & node1.get_buffer_names() or not _needs_own_rules(node1, node2):
+        if not reads & node1.get_buffer_names():
             return False
         if node2.has_aliasing_or_mutation() or not _directly_behind(node1, node2):
             return False
@@ -160,11 +161,6 @@ def _makes_operand(node: BaseSchedulerNode, template: BaseSchedulerNode) -> bool
         return False
     users = [user.node for user in buffers[0].users]
     return len(users) == 1 and (users[0] is carrier or users[0] in before)
-
-
-def _needs_own_rules(template: BaseSchedulerNode, node: BaseSchedulerNode) -> bool:
-    """Whether Inductor's rules do not get as far as asking the template: reductions, and what follows them."""
-    return bool(node.is_reduction() or any(member.is_reduction() for member in template.get_nodes()))
 
 
 def _directly_behind(template: BaseSchedulerNode, node: BaseSchedulerNode) -> bool:

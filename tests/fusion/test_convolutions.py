@@ -35,10 +35,12 @@ def test_residual(fuse: Any, operands: tuple[torch.Tensor, ...], config: str) ->
     assert fuse(function, *operands, last, config=config).kernels == 1
 
 
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize("groups", [1, 2, 8])
-def test_batch_norm_and_relu(fuse: Any, groups: int) -> None:
-    """Mean, variance, scale and shift of each channel are folded into the epilogue."""
-    x, w = torch.randn(2, 8, 7, 7), torch.randn(16, 8 // groups, 3, 3) / 8
+def test_batch_norm_and_relu(fuse: Any, groups: int, layout: torch.memory_format) -> None:
+    """Mean, variance, scale and shift of each channel are folded into the epilogue, whatever order the result's memory
+    is walked in."""
+    x, w = torch.randn(2, 8, 7, 7).to(memory_format=layout), torch.randn(16, 8 // groups, 3, 3) / 8
     mean, variance, scale, shift = torch.randn(16), torch.rand(16) + 0.5, torch.randn(16), torch.randn(16)
 
     def function(*tensors: torch.Tensor) -> torch.Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch.nn import functional
@@ -47,6 +49,26 @@ def test_epilogue_over_a_view(fuse: Fuse) -> None:
         return (x @ w).view(4, 10, 3, 16) * r
 
     assert fuse(heads, randn(40, 30), randn(30, 48), randn(4, 10, 3, 16)).kernels == 1
+
+
+def test_epilogue_walks_the_result_across(fuse: Fuse) -> None:
+    assert fuse(lambda x, w, r: (x @ w).t() + r, randn(40, 33), randn(33, 24), randn(24, 40)).kernels == 1
+
+
+MOVED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "flip": lambda y: y.flip(0) + 1,
+    "neighbours": lambda y: y[1:] + y[:-1],
+    "itself across": lambda y: y[:24] + y[:24].t(),
+    "steps": lambda y: y[::3, 1::2] * 2,
+    "gather": lambda y: y[torch.tensor([3, 0, 3])] * 2,
+    "part": lambda y: y[:, :7] * 2,
+}
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_other_elements_than_its_own_are_read_from_memory(fuse: Fuse, name: str) -> None:
+    outcome = fuse(lambda x, w: MOVED[name](x @ w), randn(40, 33), randn(33, 24))
+    assert outcome.kernels == 2
 
 
 def test_linear_then_softmax_keeps_the_bias_in_the_product(fuse: Fuse) -> None:
