@@ -70,7 +70,7 @@ def measure(name: str, silicon: int | None, others: tuple[str, ...], config: Npu
     work = workload(name)
     row = Row(name, silicon, others, work.array_bound, work.work.bound(config))
     try:
-        report = _timed(work, config)
+        report = timed(work, config)
     except PyTorchSimError as error:
         first = str(error).splitlines()
         detail = " ".join(line.strip() for line in first[:2])
@@ -85,7 +85,8 @@ def _with(row: Row, **changes: object) -> Row:
     return Row(**{**row.__dict__, **changes})  # type: ignore[arg-type]
 
 
-def _timed(work: Workload, config: NpuConfig) -> dict[str, object]:
+def timed(work: Workload, config: NpuConfig) -> dict[str, object]:
+    """The report of one call in timing mode."""
     torch._dynamo.reset()
     options = {"config": config, "strict": True, "mode": "timing"}
     with torch.no_grad():

@@ -1,14 +1,18 @@
 """What a memory with banks does to the recorded kernels: `python -m benchmarks.banked` prints a table in Markdown.
 
-The kernels of `benchmarks.cycles` are compiled once; the traces of their launches are then timed with ideal DRAM, with
-banks burst by burst, and with banks and fast fidelity. Programs, tiles and transfers are the same.
+The kernels of `benchmarks.cycles` and the workloads of `benchmarks.accuracy` are compiled once; the traces of their
+launches are then timed with ideal DRAM, with banks burst by burst, and with banks and fast fidelity. Programs, tiles
+and transfers are the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
-from benchmarks.cycles import CASES, Case, cycles
+from benchmarks import accuracy
+from benchmarks.cycles import CASES, cycles
+from benchmarks.workloads import workload
 from pytorchsim import _native
 from pytorchsim.config import NpuConfig, load_config
 from pytorchsim.simulator import timing
@@ -16,8 +20,20 @@ from pytorchsim.simulator import timing
 Launch = tuple[list[_native.Trace], NpuConfig]
 
 
-def launches(case: Case) -> list[Launch]:
-    """Traces of every launch of one call, with the machine that they were recorded on."""
+def calls() -> dict[str, Callable[[], object]]:
+    """What is timed, by name."""
+    rows: dict[str, Callable[[], object]] = {name: partial(cycles, case) for name, case in CASES.items()}
+    for name, *_ in accuracy.figures()[1]:
+        rows[name] = partial(_workload, name)
+    return rows
+
+
+def _workload(name: str) -> None:
+    accuracy.timed(workload(name), load_config())
+
+
+def launches(call: Callable[[], object]) -> list[Launch]:
+    """Traces of every launch of `call`, with the machine that they were recorded on."""
     recorded: list[Launch] = []
     simulate = timing.simulate
 
@@ -27,7 +43,7 @@ def launches(case: Case) -> list[Launch]:
 
     timing.simulate = record
     try:
-        cycles(case)
+        call()
     finally:
         timing.simulate = simulate
     return recorded
@@ -52,8 +68,8 @@ def main() -> None:
     """Print the table."""
     print("| kernel | ideal | banked | banked / ideal | fast / exact |")
     print("|---|---|---|---|---|")
-    for name, case in CASES.items():
-        recorded = launches(case)
+    for name, call in calls().items():
+        recorded = launches(call)
         ideal, exact, fast = (total(recorded, fidelity) for fidelity in (None, "exact", "fast"))
         print(f"| {name} | {ideal:,} | {exact:,} | {exact / ideal:.3f} | {fast / exact:.3f} |", flush=True)
 

@@ -39,8 +39,8 @@ class AddressMap {
 
   BurstLocation locate(uint64_t burst) const {
     uint32_t packed = 0;
-    for (size_t byte = 0; byte < tables_.size(); ++byte)
-      packed ^= tables_[byte][(burst >> (8 * byte)) & 0xff];
+    size_t byte = 0;
+    for (uint64_t rest = burst; rest; rest >>= 8, ++byte) packed ^= tables_[byte][rest & 0xff];
     return {packed & 0xffff, packed >> 16, burst >> row_shift_};
   }
 

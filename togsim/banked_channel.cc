@@ -172,8 +172,12 @@ class BankedChannel final : public Channel, public Actor {
   // The command that can be issued first. Of equally early ones: a column command, then the oldest request's.
   Command choose() {
     const size_t reads = queues_[0].size, writes = queues_[1].size;
-    if (draining_ ? writes == 0 || (writes <= low_ && reads) : writes && (writes >= high_ || reads == 0))
+    const bool enough = batch_ >= params_.queue_entries;
+    if (draining_ ? writes == 0 || (reads && (writes <= low_ || enough))
+                  : writes && (reads == 0 || (writes >= high_ && enough))) {
       draining_ = !draining_;
+      batch_ = 0;
+    }
     const bool store = draining_;
     const Queue& queue = queues_[store];
     Command column{Command::Kind::Column, store, 0, 0, kIdle},
@@ -236,6 +240,7 @@ class BankedChannel final : public Channel, public Actor {
     pick(bank, command.store);
     const Clock done = banks_.column(bank, command.store, now);
     used_[bank] = last_used_ = now;
+    ++batch_;
     ++(command.store ? written_bursts_ : read_bursts_);
     if (command.store) written_ = done * params_.clock_ticks;
     if (!command.store) owner_.served(entry.token, done * params_.clock_ticks);
@@ -282,6 +287,7 @@ class BankedChannel final : public Channel, public Actor {
   uint64_t arrivals_ = 0;
   size_t high_ = 0, low_ = 0;  // writes from which on, and down to which they are drained
   bool draining_ = false;
+  uint64_t batch_ = 0;  // column commands since the bus was turned
   Tick written_ = 0;
   bool last_store_ = false;
   Clock next_command_ = 0;

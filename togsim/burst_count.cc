@@ -1,6 +1,7 @@
 #include "burst_count.h"
 
 #include <algorithm>
+#include <stdexcept>
 #include <vector>
 
 #include "burst_walk.h"
@@ -42,9 +43,17 @@ uint64_t count_bursts(const StridedRuns& runs, uint32_t burst_bytes) {
 }
 
 uint64_t count_bursts(const Transfer& transfer, uint32_t burst_bytes) {
+  if (burst_bytes == 0) throw std::invalid_argument("burst_bytes is 0");
   uint64_t bursts = 0;
   uint64_t previous = ~uint64_t{0};  // the burst that the block before ended in
   for (const StridedRuns& runs : transfer.runs) {
+    if (runs.dims.empty()) {
+      if (runs.run_bytes == 0) continue;
+      const uint64_t first = runs.base / burst_bytes;
+      bursts += (runs.base + runs.run_bytes - 1) / burst_bytes - first + (first != previous);
+      previous = (runs.base + runs.run_bytes - 1) / burst_bytes;
+      continue;
+    }
     const BurstBlock block = burst_block(runs, burst_bytes);
     if (block.span_bytes == 0) continue;
     bursts += count(block, burst_bytes);

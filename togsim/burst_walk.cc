@@ -30,6 +30,7 @@ BurstBlock burst_block(const StridedRuns& runs, uint32_t burst_bytes) {
 
 BurstWalk::BurstWalk(const Transfer& transfer, uint32_t burst_bytes)
     : transfer_(&transfer), burst_bytes_(burst_bytes) {
+  if (burst_bytes == 0) throw std::invalid_argument("burst_bytes is 0");
   open_block();
 }
 
@@ -54,7 +55,14 @@ void BurstWalk::open_block() {
       block_.span_bytes = 0;
       return;
     }
-    block_ = burst_block(transfer_->runs[next_block_++], burst_bytes_);
+    const StridedRuns& runs = transfer_->runs[next_block_++];
+    if (runs.dims.empty()) {
+      block_.base = runs.base;
+      block_.span_bytes = runs.run_bytes;
+      block_.dims.clear();
+    } else {
+      block_ = burst_block(runs, burst_bytes_);
+    }
   } while (block_.span_bytes == 0);
   index_.assign(block_.dims.size(), 0);
   address_ = block_.base;

@@ -7,13 +7,6 @@
 #include "burst_count.h"
 
 namespace npu::timing {
-namespace {
-
-// Bursts handled at once. Engines take turns after that many, so that they share the memory in the order of
-// time; fewer would close rows more often than a controller does that looks for hits in its queue.
-constexpr uint64_t kPiece = 512;
-
-}  // namespace
 
 FlowDma::FlowDma(EventQueue& events, uint32_t core, FlowPath& path, uint32_t burst_bytes,
                  const DmaParams& params)
@@ -41,32 +34,53 @@ void FlowDma::start(const Transfer& transfer, std::function<void()> done) {
     events_.at(local_free_, std::move(done));
     return;
   }
-  jobs_.push_back({BurstWalk(transfer, burst_bytes_), transfer.store, decoder_free_,
-                   std::max<Tick>(1, scratchpad / bursts), 0, bursts, std::move(done)});
-  if (jobs_.size() == 1) events_.at(decoder_free_, *this, 0);
+  Job job{BurstWalk(transfer, burst_bytes_),
+          transfer.store,
+          decoder_free_,
+          std::max<Tick>(1, scratchpad / bursts),
+          0,
+          bursts,
+          bursts,
+          std::move(done)};
+  uint32_t number = static_cast<uint32_t>(jobs_.size());
+  if (free_.empty()) {
+    jobs_.push_back(std::move(job));
+  } else {
+    number = free_.back();
+    free_.pop_back();
+    jobs_[number] = std::move(job);
+  }
+  queue_.push_back(number);
+  path_.wake(core_);
 }
 
-void FlowDma::act(uint64_t) {
-  Job& job = jobs_.front();
-  uint64_t left = std::min(kPiece, job.unsent);
-  job.unsent -= left;
-  while (left) {
-    const BurstSpan span = job.walk.next(left);
-    left -= span.count;
-    for (uint64_t burst = span.first; burst < span.first + span.count; ++burst) {
-      const Tick sent = std::max({next_send_, job.ready, window_.free()});
+void FlowDma::send(Tick until) {
+  window_.begin_at(events_.now());
+  while (!queue_.empty()) {
+    const uint32_t number = queue_.front();
+    Job& job = jobs_[number];
+    next_send_ = std::max({next_send_, job.ready, events_.now()});
+    while (job.unsent) {
+      if (pending_.count == 0) pending_ = job.walk.next(~uint64_t{0});
+      const Tick sent = std::max(next_send_, window_.free(until));
+      if (sent >= until) return;
       next_send_ = sent + job.burst_ticks;
-      const Tick back = path_.serve(core_, burst, job.store, sent) + (job.store ? 0 : job.burst_ticks);
-      window_.take(back);
-      job.end = std::max(job.end, back);
+      window_.begin();
+      path_.request(core_, pending_.first++, job.store, sent, number);
+      --pending_.count;
+      --job.unsent;
     }
+    queue_.pop_front();
   }
-  if (job.unsent == 0) {
-    events_.at(std::max(events_.now(), job.end), std::move(job.done));
-    jobs_.pop_front();
-    if (jobs_.empty()) return;
-  }
-  events_.at(std::max({events_.now(), next_send_, jobs_.front().ready, window_.free()}), *this, 0);
+}
+
+void FlowDma::answered(uint32_t number, Tick back) {
+  Job& job = jobs_[number];
+  window_.end(back);
+  job.end = std::max(job.end, back + (job.store ? 0 : job.burst_ticks));
+  if (--job.pending) return;
+  events_.at(std::max(events_.now(), job.end), std::move(job.done));
+  free_.push_back(number);
 }
 
 ComponentStats FlowDma::component() {

@@ -1,7 +1,9 @@
-// The DMA engine of fast fidelity: pieces of transfers, whose bursts move clocks instead of being scheduled.
+// The DMA engine of fast fidelity: bursts are sent for a stretch of time at once, without events of their
+// own.
 #pragma once
 
 #include <deque>
+#include <vector>
 
 #include "burst_walk.h"
 #include "dma.h"
@@ -14,17 +16,23 @@ namespace npu::timing {
 class FlowPath {
  public:
   virtual ~FlowPath() = default;
-  // A burst that leaves core `core` at `sent`; returns when its answer is back.
-  virtual Tick serve(uint32_t core, uint64_t burst, bool store, Tick sent) = 0;
+  // A burst leaves core `core` at `sent`. `FlowDma::answered` follows with the same `job`.
+  virtual void request(uint32_t core, uint64_t burst, bool store, Tick sent, uint32_t job) = 0;
+  // An engine has something to send from now on.
+  virtual void wake(uint32_t core) = 0;
 };
 
-class FlowDma final : public Dma, public Actor {
+class FlowDma final : public Dma {
  public:
   FlowDma(EventQueue& events, uint32_t core, FlowPath& path, uint32_t burst_bytes, const DmaParams& params);
 
   void start(const Transfer& transfer, std::function<void()> done) override;
   DmaStats stats() const override { return totals_; }
-  void act(uint64_t) override;
+  // Sends what is sent from now on and before `until`; answers that come before `until` are known.
+  void send(Tick until);
+  // The answer to a burst is back at `back`, which is not in the past.
+  void answered(uint32_t job, Tick back);
+  bool idle() const { return jobs_.size() == free_.size(); }
   ComponentStats component();
 
  private:
@@ -32,7 +40,7 @@ class FlowDma final : public Dma, public Actor {
     BurstWalk walk;
     bool store;
     Tick ready, burst_ticks, end;
-    uint64_t unsent;
+    uint64_t unsent, pending;
     std::function<void()> done;
   };
 
@@ -47,8 +55,11 @@ class FlowDma final : public Dma, public Actor {
   uint32_t burst_bytes_;
   DmaParams params_;
   DmaStats totals_;
-  std::deque<Job> jobs_;
-  FlowWindow window_;  // bursts on their way
+  std::vector<Job> jobs_;  // by number
+  std::vector<uint32_t> free_;
+  std::deque<uint32_t> queue_;  // not sent completely
+  BurstSpan pending_;           // of the front one
+  FlowWindow window_;           // bursts on their way
   Tick decoder_free_ = 0, local_free_ = 0, next_send_ = 0;
 };
 

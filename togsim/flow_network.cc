@@ -5,6 +5,7 @@ namespace npu::timing {
 FlowNetwork::FlowNetwork(uint32_t cores, uint32_t memories, uint32_t burst_bytes, const NetworkParams& params)
     : ideal_(params.kind == NetworkKind::Ideal),
       latency_(to_ticks(params.latency_cycles)),
+      shortest_(latency_),
       memories_(memories),
       burst_bytes_(burst_bytes) {
   if (ideal_) return;
@@ -21,6 +22,14 @@ FlowNetwork::FlowNetwork(uint32_t cores, uint32_t memories, uint32_t burst_bytes
     for (uint32_t memory = 0; memory < memories; ++memory) {
       to_memory_.push_back(topology.path(core, cores + memory));
       to_core_.push_back(topology.path(cores + memory, core));
+    }
+  }
+  shortest_ = kNever;
+  for (const auto& paths : {to_memory_, to_core_}) {
+    for (const auto& path : paths) {
+      Tick way = 0;
+      for (const uint32_t link : path) way += latencies_[link];
+      shortest_ = std::min(shortest_, way);
     }
   }
 }

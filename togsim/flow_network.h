@@ -63,6 +63,7 @@ class FlowNetwork {
   Tick response(uint32_t core, uint32_t memory, bool payload, Tick sent) {
     return ideal_ ? sent + latency_ : travel(to_core_[core * memories_ + memory], payload, sent);
   }
+  Tick shortest() const { return shortest_; }  // way of an empty network
   void report(Tick end, std::vector<ComponentStats>& into);
 
  private:
@@ -73,7 +74,7 @@ class FlowNetwork {
   }
 
   bool ideal_;
-  Tick latency_, header_ = 0;
+  Tick latency_, shortest_, header_ = 0;
   uint32_t memories_, burst_bytes_;
   std::vector<std::vector<uint32_t>> to_memory_, to_core_;  // links, by core and memory
   std::vector<std::unique_ptr<FlowLink>> links_;

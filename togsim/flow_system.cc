@@ -6,13 +6,15 @@
 namespace npu::timing {
 namespace {
 
-class FlowSystem final : public MemorySystem, public FlowPath {
+class FlowSystem final : public MemorySystem, public FlowPath, public Actor {
  public:
   FlowSystem(EventQueue& events, uint32_t cores, const MemorySystemParams& params)
-      : params_(params),
+      : events_(events),
+        params_(params),
         map_(params.geometry),
         network_(cores, static_cast<uint32_t>(params.units()), params.geometry.burst_bytes, params.network),
-        controller_(to_ticks(params.memory_cycles())) {
+        controller_(to_ticks(params.memory_cycles())),
+        stretch_(std::max(kTicksPerCycle, controller_ + 2 * network_.shortest())) {
     const DramGeometry& geometry = params.geometry;
     params_.banks.bank_groups = geometry.bank_groups;
     params_.banks.banks_per_group = geometry.banks_per_group;
@@ -28,11 +30,41 @@ class FlowSystem final : public MemorySystem, public FlowPath {
       engines_.push_back(std::make_unique<FlowDma>(events, core, *this, geometry.burst_bytes, params.dma));
   }
 
-  Tick serve(uint32_t core, uint64_t burst, bool store, Tick sent) override {
+  void request(uint32_t core, uint64_t burst, bool store, Tick sent, uint32_t job) override {
     const BurstLocation at = map_.locate(burst);
     const Tick there = network_.request(core, at.unit, store, sent);
-    const Tick done = channels_[at.unit]->serve(at.bank, at.row, store, there) + controller_;
-    return network_.response(core, at.unit, !store, done);
+    channels_[at.unit]->push(
+        {there, at.row, job, static_cast<uint16_t>(core), static_cast<uint8_t>(at.bank), store});
+  }
+
+  // Within a stretch that has begun an engine sends at once: its answers cannot come before the next one.
+  void wake(uint32_t core) override {
+    if (running_) return engines_[core]->send(until_);
+    running_ = true;
+    events_.at(events_.now(), *this, 0);
+  }
+
+  // A stretch of time begins. Everything that reaches a channel within the way there is known; everything
+  // that they answer is back before the stretch after it begins.
+  void act(uint64_t) override {
+    const Tick now = events_.now();
+    running_ = false;
+    for (uint32_t unit = 0; unit < channels_.size(); ++unit) {
+      if (channels_[unit]->idle()) continue;
+      channels_[unit]->advance(now + network_.shortest(), answers_);
+      running_ |= !channels_[unit]->idle();
+      for (const FlowAnswer& answer : answers_) {
+        const Tick back = network_.response(answer.core, unit, !answer.store, answer.done + controller_);
+        engines_[answer.core]->answered(answer.job, back);
+      }
+      answers_.clear();
+    }
+    until_ = now + stretch_;
+    for (auto& engine : engines_) {
+      engine->send(until_);
+      running_ |= !engine->idle();
+    }
+    if (running_) events_.at(until_, *this, 0);
   }
 
   Dma& engine(uint32_t core) override { return *engines_[core]; }
@@ -59,10 +91,14 @@ class FlowSystem final : public MemorySystem, public FlowPath {
   }
 
  private:
+  EventQueue& events_;
   MemorySystemParams params_;
   AddressMap map_;
   FlowNetwork network_;
   Tick controller_;
+  Tick stretch_, until_ = 0;
+  bool running_ = false;
+  std::vector<FlowAnswer> answers_;
   std::vector<std::unique_ptr<FlowChannel>> channels_;
   std::vector<std::unique_ptr<FlowDma>> engines_;
 };

@@ -2,23 +2,26 @@
 #include <utility>
 
 #include "flow_channel.h"
-#include "flow_slots.h"
 
 namespace npu::timing {
 namespace {
 
 class IdealFlowChannel final : public FlowChannel {
  public:
-  IdealFlowChannel(std::string name, Tick burst_ticks)
-      : stats_(std::move(name)), burst_ticks_(burst_ticks), bus_(burst_ticks) {}
+  IdealFlowChannel(std::string name, Tick burst_ticks) : stats_(std::move(name)), burst_ticks_(burst_ticks) {}
 
-  Tick serve(uint32_t, uint64_t, bool store, Tick arrival) override {
-    ++(store ? written_bursts_ : read_bursts_);
-    const Tick end = bus_.take(arrival) + burst_ticks_;
-    if (store) written_ = std::max(written_, end);
-    return end;
+  void advance(Tick until, std::vector<FlowAnswer>& answers) override {
+    order();
+    for (; next_ < arrivals_.size() && arrivals_[next_].at < until; ++next_) {
+      const FlowRequest& request = arrivals_[next_];
+      free_ = std::max(free_, request.at) + burst_ticks_;
+      ++(request.store ? written_bursts_ : read_bursts_);
+      answers.push_back({free_, request.job, request.core, request.store});
+    }
+    forget();
   }
-  Tick written() const override { return written_; }
+  bool idle() const override { return next_ == arrivals_.size(); }
+  Tick written() const override { return free_; }
 
   ComponentStats stats(Tick end) override {
     const uint64_t bursts = read_bursts_.value() + written_bursts_.value();
@@ -34,11 +37,22 @@ class IdealFlowChannel final : public FlowChannel {
   Counter busy_cycles_{stats_, "busy_cycles"};
   Counter idle_cycles_{stats_, "idle_cycles"};
   Tick burst_ticks_;
-  FlowSlots bus_;
-  Tick written_ = 0;
+  Tick free_ = 0;
 };
 
 }  // namespace
+
+void FlowChannel::order() {
+  if (ordered_) return;
+  const auto earlier = [](const FlowRequest& a, const FlowRequest& b) { return a.at < b.at; };
+  std::stable_sort(arrivals_.begin() + static_cast<std::ptrdiff_t>(next_), arrivals_.end(), earlier);
+  ordered_ = true;
+}
+
+void FlowChannel::forget() {
+  arrivals_.erase(arrivals_.begin(), arrivals_.begin() + static_cast<std::ptrdiff_t>(next_));
+  next_ = 0;
+}
 
 std::unique_ptr<FlowChannel> make_ideal_flow_channel(std::string name, Tick burst_ticks) {
   return std::make_unique<IdealFlowChannel>(std::move(name), burst_ticks);

@@ -223,8 +223,8 @@ class NpuConfig(Frozen):
     gem5: str = Field("", description="Path of the gem5 binary; empty: what `PYTORCHSIM_GEM5` names.")
     fidelity: Literal["exact", "fast"] = Field(
         "exact",
-        description="Of memory with banks: every burst, or whole pieces of transfers over the state of banks and buses"
-        " (docs/timing_model.md has the error). With ideal memory and network both are the same.",
+        description="Of memory with banks: every burst and command as an event, or stretches of time over the state of"
+        " banks and buses (docs/timing_model.md has the error). With ideal memory and network both are the same.",
     )
     instruction_budget: int = Field(
         10_000_000_000, gt=0, description="Instructions of one launch after which it is stopped as endless."

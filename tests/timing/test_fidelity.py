@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks import banked
 from pytorchsim import _native
 from pytorchsim.config import NpuConfig, load_config
 from pytorchsim.simulator.timing import LaunchTiming, simulate
@@ -102,10 +103,17 @@ def test_streams_within_3_percent(name: str, base: str) -> None:
 
 @pytest.mark.parametrize("base", BASES)
 @pytest.mark.parametrize("name", TILES)
-def test_tiles_within_5_percent(name: str, base: str) -> None:
-    # Where a tile's load ends just when the work before it does, a few cycles more or less are waited for every time.
+def test_tiles_within_3_percent(name: str, base: str) -> None:
     exact, fast = pair(TILES[name], base)
-    assert fast.cycles == pytest.approx(exact.cycles, rel=0.05)
+    assert fast.cycles == pytest.approx(exact.cycles, rel=0.03)
+
+
+@pytest.mark.parametrize("name", ["exp", "add-broadcast", "rmsnorm", "layernorm"])
+def test_loads_behind_stores_within_3_percent(name: str) -> None:
+    # Whole kernels of small tiles: a load that comes behind a store finds the write queues full.
+    recorded = banked.launches(banked.calls()[name])
+    exact, fast = (banked.total(recorded, fidelity) for fidelity in ("exact", "fast"))
+    assert fast == pytest.approx(exact, rel=0.03)
 
 
 @pytest.mark.parametrize("base", BASES)
@@ -117,10 +125,26 @@ def test_random_and_strided_within_10_percent(name: str, base: str) -> None:
 
 @pytest.mark.parametrize("base", ["tpuv3", "mobile"])
 @pytest.mark.parametrize("name", SHARED)
-def test_mixed_streams_within_20_percent(name: str, base: str) -> None:
+def test_mixed_streams_within_10_percent(name: str, base: str) -> None:
     # Several cores, or reads and writes at random at once: which rows are closed when depends on single bursts.
     exact, fast = pair(SHARED[name], base)
-    assert fast.cycles == pytest.approx(exact.cycles, rel=0.20)
+    assert fast.cycles == pytest.approx(exact.cycles, rel=0.10)
+
+
+@pytest.mark.parametrize("fidelity", ["exact", "fast"])
+def test_reads_do_not_wait_for_the_end_of_a_store(fidelity: str) -> None:
+    # 2 MiB of writes keep every write queue full for 65,536 / 16 = 4096 cycles. The other core's 1,024 reads, 32 per
+    # data bus, come 500 cycles after their begin. Before each bus are then 32 writes in the queue and 2,048 / 32 - 32
+    # that wait for room, 64 x 2 clocks; then both take turns in batches of 32, so that the reads end within two more of
+    # 2 x 64 clocks and four turns of about 20. With the way there and back: 128 + 256 + 80 + 124 = 588 cycles.
+    store, load = _native.Trace(), _native.Trace()
+    store.start(0, True, [(64 * MIB, 2 * MIB, [])])
+    store.wait(0)
+    load.scalar(500)
+    load.start(0, False, [(0, 32_768, [])])
+    load.wait(0)
+    timing = simulate([store, load], machine(fidelity, cores=2))
+    assert timing.cores[1].load_wait_cycles < 588
 
 
 @pytest.mark.parametrize("fidelity", ["exact", "fast"])
