@@ -109,6 +109,7 @@ class BankedChannel final : public Channel, public Actor {
     std::vector<Entry> entries;  // oldest first
     uint32_t candidate = 0;      // the oldest one that hits the open row, else the oldest
     bool hit = false;
+    uint64_t age = 0;  // of the candidate
   };
   struct Queue {
     std::vector<BankQueue> banks;
@@ -167,6 +168,7 @@ class BankedChannel final : public Channel, public Actor {
       queue.hit = true;
       queue.candidate = i;
     }
+    if (!queue.entries.empty()) queue.age = queue.entries[queue.candidate].age;
   }
 
   // The command that can be issued first. Of equally early ones: a column command, then the oldest request's.
@@ -185,18 +187,17 @@ class BankedChannel final : public Channel, public Actor {
     for (uint64_t rest = queue.wanted; rest; rest &= rest - 1) {
       const auto bank = static_cast<uint32_t>(std::countr_zero(rest));
       const BankQueue& entries = queue.banks[bank];
-      const uint64_t age = entries.entries[entries.candidate].age;
       const bool open = banks_.open(bank);
       const Clock ready = entries.hit ? banks_.column_ready(bank, store)
                           : open      ? banks_.precharge_ready(bank)
                                       : banks_.activate_ready(bank);
       const Clock at = std::max(ready, next_command_);
       Command& best = entries.hit ? column : row;
-      if (at > best.at || (at == best.at && age > best.age)) continue;
+      if (at > best.at || (at == best.at && entries.age > best.age)) continue;
       best = {entries.hit ? Command::Kind::Column
               : open      ? Command::Kind::Precharge
                           : Command::Kind::Activate,
-              store, bank, age, at};
+              store, bank, entries.age, at};
     }
     // Rows for the other direction, in banks that this one does not need.
     const Queue& others = queues_[!store];
@@ -207,9 +208,8 @@ class BankedChannel final : public Channel, public Actor {
       const bool open = banks_.open(bank);
       const Clock at =
           std::max(open ? banks_.precharge_ready(bank) : banks_.activate_ready(bank), next_command_);
-      const uint64_t age = entries.entries[entries.candidate].age;
       if (at >= row.at) continue;
-      row = {open ? Command::Kind::Precharge : Command::Kind::Activate, !store, bank, age, at};
+      row = {open ? Command::Kind::Precharge : Command::Kind::Activate, !store, bank, entries.age, at};
     }
     return column.at <= row.at ? column : row;
   }

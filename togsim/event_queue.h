@@ -27,6 +27,8 @@ class Actor {
   virtual void act(uint64_t what) = 0;
 };
 
+// Events lie in buckets of a cycle; only the present one is kept in order. Those further away than the ring
+// of buckets wait in a heap.
 class EventQueue {
  public:
   Tick now() const { return now_; }
@@ -48,11 +50,11 @@ class EventQueue {
 
   // Runs until nothing is left to do, or until `stop`, asked every few thousand events, says so: then false.
   bool run(const std::function<bool()>& stop) {
-    for (uint64_t count = 1; !events_.empty(); ++count) {
+    for (uint64_t count = 1; next_bucket(); ++count) {
       if (count % kEventsBetweenStops == 0 && stop()) return false;
-      std::pop_heap(events_.begin(), events_.end(), later);
-      const Event event = events_.back();
-      events_.pop_back();
+      std::pop_heap(present_.begin(), present_.end(), later);
+      const Event event = present_.back();
+      present_.pop_back();
       now_ = event.tick;
       if (event.actor) {
         event.actor->act(event.what);
@@ -68,6 +70,7 @@ class EventQueue {
 
  private:
   static constexpr uint64_t kEventsBetweenStops = 4096;  // well below a millisecond
+  static constexpr uint64_t kBuckets = 1024;             // cycles; most events are nearer
 
   struct Event {
     Tick tick;
@@ -80,11 +83,43 @@ class EventQueue {
   }
   void push(const Event& event) {
     if (event.tick < now_) throw std::logic_error("event scheduled in the past");
-    events_.push_back(event);
-    std::push_heap(events_.begin(), events_.end(), later);
+    const uint64_t cycle = event.tick >> kTickBits;
+    if (cycle <= cycle_) {
+      present_.push_back(event);
+      std::push_heap(present_.begin(), present_.end(), later);
+    } else if (cycle < cycle_ + kBuckets) {
+      buckets_[cycle % kBuckets].push_back(event);
+      ++in_buckets_;
+    } else {
+      far_.push_back(event);
+      std::push_heap(far_.begin(), far_.end(), later);
+    }
   }
 
-  std::vector<Event> events_;  // a heap, the next event on top
+  // Makes the next cycle with events the present one; false: there is none.
+  bool next_bucket() {
+    while (present_.empty()) {
+      if (in_buckets_ == 0 && far_.empty()) return false;
+      // With empty buckets nothing happens before the first of the events that are far away.
+      cycle_ = in_buckets_ ? cycle_ + 1 : far_.front().tick >> kTickBits;
+      std::vector<Event>& bucket = buckets_[cycle_ % kBuckets];
+      in_buckets_ -= bucket.size();
+      present_.swap(bucket);
+      while (!far_.empty() && far_.front().tick >> kTickBits <= cycle_) {
+        present_.push_back(far_.front());
+        std::pop_heap(far_.begin(), far_.end(), later);
+        far_.pop_back();
+      }
+      std::make_heap(present_.begin(), present_.end(), later);
+    }
+    return true;
+  }
+
+  std::vector<Event> present_;  // of cycle_ and before, a heap, the next event on top
+  std::vector<std::vector<Event>> buckets_ = std::vector<std::vector<Event>>(kBuckets);
+  std::vector<Event> far_;  // a heap
+  uint64_t cycle_ = 0;
+  size_t in_buckets_ = 0;
   std::vector<std::function<void()>> actions_;
   std::vector<uint64_t> free_slots_;
   Tick now_ = 0;
