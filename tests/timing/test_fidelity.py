@@ -161,6 +161,8 @@ def test_nothing_is_lost(name: str, fidelity: str) -> None:
     served = [sum(values[kind] for values in channels.values()) for kind in ("read_bursts", "written_bursts")]
     assert served == [timing.burst_bytes_read // 32, timing.burst_bytes_written // 32]
     for component, values in timing.statistics.items():
+        if component.startswith("lane core"):
+            continue  # whose cycles are those of its functions (test_work.py)
         spent = [value for name, value in values.items() if name.endswith("_cycles")]
         assert not spent or sum(spent) == timing.cycles, component
     assert timing.dram_busy_cycles <= timing.cycles
