@@ -43,6 +43,7 @@ __all__ = [
     "index_constant",
     "keep",
     "lane_id",
+    "largest",
     "longest_vector",
     "pop",
     "push_inputs",
@@ -301,9 +302,22 @@ def exchange(vector: ir.Value, step: int) -> ir.Value:
     return _unary("npu.exchange", vector, "step", step)
 
 
-def splat(vector: ir.Value, element: int) -> ir.Value:
-    """Element number `element` of `vector` in every element, inside each lane (the only allowed form: codegen 14c)."""
-    return _unary("npu.splat", vector, "element", element)
+def splat(vector: ir.Value, element: int, elements: int = 0) -> ir.Value:
+    """Element number `element` of `vector` in every element, inside each lane (the only allowed form: codegen 14c);
+    `elements` of them, by default as many as the vector has."""
+    kind = ir.VectorType(vector.type)
+    result = ir.VectorType.get([elements or kind.shape[0]], kind.element_type)
+    operation = ir.Operation.create(
+        "npu.splat", results=[result], operands=[vector], attributes={"element": _i64(element)}
+    )
+    return operation.results[0]
+
+
+def largest(vector: ir.Value) -> ir.Value:
+    """The largest element of a vector of float32, inside each lane, as element 0 of a vector of two; the other one is
+    undefined. NaNs count for nothing. One reduction, where shuffles would take a dozen instructions."""
+    result = ir.VectorType.get([2], ir.VectorType(vector.type).element_type)
+    return ir.Operation.create("npu.largest", results=[result], operands=[vector]).results[0]
 
 
 def keep(vectors: Sequence[ir.Value]) -> None:

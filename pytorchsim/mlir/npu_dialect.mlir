@@ -91,12 +91,19 @@ irdl.dialect @npu {
   // Element `element` of the vector in every element, within the lane.
   irdl.operation @splat {
     %element = irdl.base "#builtin.integer"
-    %any = irdl.any
     %vector = irdl.base "!builtin.vector"
-    %same = irdl.all_of(%any, %vector)
+    %other = irdl.base "!builtin.vector"
     irdl.attributes { "element" = %element }
-    irdl.operands(input: %same)
-    irdl.results(output: %same)
+    irdl.operands(input: %vector)
+    irdl.results(output: %other)
+  }
+
+  // The largest element, in the lane, as element 0; NaNs count for nothing. What else the result has is undefined.
+  irdl.operation @largest {
+    %vector = irdl.base "!builtin.vector"
+    %pair = irdl.base "!builtin.vector"
+    irdl.operands(input: %vector)
+    irdl.results(output: %pair)
   }
 
   // Each lane appends a vector to the shadow weights of `array`; `first` clears them before.

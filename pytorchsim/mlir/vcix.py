@@ -21,6 +21,7 @@ __all__ = [
     "exchange",
     "keep",
     "lane_id",
+    "largest",
     "pop",
     "push_inputs",
     "push_weights",
@@ -83,20 +84,11 @@ def push_inputs(vector: ir.Value, arrays: int, code: int) -> None:
     _push("array.push_inputs", arrays, vector, code)
 
 
-def keep(vectors: Sequence[ir.Value], vlen_bits: int) -> None:
+def keep(vectors: Sequence[ir.Value]) -> None:
     """No instruction: an empty use that LLVM may not move among the pushes and pops, so that it gives the vectors'
-    registers to nobody else before. LLVM takes register groups here, not vectors of fixed length."""
-    registers = []
+    registers to nobody else before. (Empty inline assembly would make LLVM set the vector configuration anew.)"""
     for vector in vectors:
-        kind = ir.VectorType(vector.type)
-        integers = ir.VectorType.get(kind.shape, ir.IntegerType.get_signless(kind.element_type.width))
-        moved = vector if kind == integers else _llvm("llvm.bitcast", [vector], integers)
-        registers.append(_as_group(moved, _group(integers, vlen_bits)))
-    constraints = ",".join(["^vr"] * len(vectors))
-    attributes = {"asm_string": ir.StringAttr.get(""), "constraints": ir.StringAttr.get(constraints)}
-    ir.Operation.create(
-        "llvm.inline_asm", operands=registers, attributes={**attributes, "has_side_effects": ir.UnitAttr.get()}
-    )
+        _call("llvm.fake.use", [vector], None)
 
 
 def pop(result: ir.Type, array: int, code: int) -> ir.Value:
@@ -105,21 +97,35 @@ def pop(result: ir.Type, array: int, code: int) -> ir.Value:
     return _call("llvm.riscv.sf.vc.v.i.se", operands, result).results[0]
 
 
-def splat(vector: ir.Value, element: int, vlen_bits: int) -> ir.Value:
-    """Element `element` in every element, as `vrgather.vx` on a scalable register group.
+def splat(vector: ir.Value, element: int, result: ir.Type, vlen_bits: int) -> ir.Value:
+    """Element `element` in every element of `result`, which is no shorter: `vrgather.vx` on a scalable register group.
 
     A shuffle or extract + broadcast becomes a scalar load when its input is a load, and a scalar sees one lane only.
     """
-    source = ir.VectorType(vector.type)
-    count, bits = source.shape[0], source.element_type.width
+    source, target = ir.VectorType(vector.type), ir.VectorType(result)
+    count, bits = target.shape[0], source.element_type.width
     # Elements move as integers: one form for every type (there is no bf16 gather without further extensions).
-    integers = ir.VectorType.get([count], ir.IntegerType.get_signless(bits))
-    moved = vector if source == integers else _llvm("llvm.bitcast", [vector], integers)
+    kind = ir.IntegerType.get_signless(bits)
+    short, integers = (ir.VectorType.get(vector_type.shape, kind) for vector_type in (source, target))
+    moved = vector if source == short else _llvm("llvm.bitcast", [vector], short)
     group = _group(integers, vlen_bits)
     operands = [_poison(group), _as_group(moved, group), _constant(element), _constant(count)]
     gathered = _call("llvm.riscv.vrgather.vx", operands, group).results[0]
-    result = _of_group(gathered, integers)
-    return result if source == integers else _llvm("llvm.bitcast", [result], source)
+    spread = _of_group(gathered, integers)
+    return spread if target == integers else _llvm("llvm.bitcast", [spread], target)
+
+
+def largest(vector: ir.Value, result: ir.Type, vlen_bits: int) -> ir.Value:
+    """`vfredmax` of the vector's elements (f32), which leaves its result in element 0 of one register."""
+    kind = ir.VectorType(vector.type)
+    group = _group(kind, vlen_bits)
+    one = ir.Type.parse(f"vector<[{64 // kind.element_type.width}]x{kind.element_type}>")
+    elements = _as_group(vector, group)
+    # Element 0 of the other operand takes part: the vector's own.
+    fits = kind.shape[0] * kind.element_type.width <= vlen_bits
+    first = _as_group(vector, one) if fits else _llvm("llvm.intr.vector.extract", [elements], one, _at_zero())
+    operands = [_poison(one), elements, first, _constant(kind.shape[0])]
+    return _of_group(_call("llvm.riscv.vfredmax", operands, one).results[0], result)
 
 
 def divide(dividend: ir.Value, divisor: ir.Value, vlen_bits: int) -> ir.Value:

@@ -70,7 +70,7 @@ class AttentionControl:
         """Everything."""
         self._declare()
         problem, tile = self._problem, self._tile
-        start = start_function(self._kernel, tile)
+        start = None if tile.opens_rows(problem) else start_function(self._kernel, tile)
         self._ends = problem.mask is None and problem.keys % (tile.keys * tile.lanes) != 0
         step = step_function(self._kernel, "step", problem, tile, limited=False)
         if problem.causal or self._ends:
@@ -148,7 +148,7 @@ class AttentionControl:
 
     # ---- Control ---------------------------------------------------------------------------------------------------
 
-    def _control(self, start: TileFunction, step: TileFunction, finish: TileFunction) -> None:
+    def _control(self, start: TileFunction | None, step: TileFunction, finish: TileFunction) -> None:
         head_tiles, query_tiles, _ = self._tile.counts(self._problem)
         units = prod(self._problem.batch[:-1]) * head_tiles * query_tiles
         with self._kernel.control() as (core, cores):
@@ -167,7 +167,7 @@ class AttentionControl:
                 builders.wait(_STORE_TAG + copy)
 
     def _unit(
-        self, unit: ir.Value, end: ir.Value, number: ir.Value, functions: tuple[TileFunction, TileFunction]
+        self, unit: ir.Value, end: ir.Value, number: ir.Value, functions: tuple[TileFunction | None, TileFunction]
     ) -> ir.Value:
         """All steps of a unit; returns the number of the next step."""
         zero, one = builders.index_constant(0), builders.index_constant(1)
@@ -186,10 +186,11 @@ class AttentionControl:
         return loop.results[0]
 
     def _compute(
-        self, unit: ir.Value, keys: ir.Value, number: ir.Value, functions: tuple[TileFunction, TileFunction]
+        self, unit: ir.Value, keys: ir.Value, number: ir.Value, functions: tuple[TileFunction | None, TileFunction]
     ) -> None:
         start, step = functions
-        if_true(equal(keys, 0), lambda: builders.call_tile(start, [self._pointer("state")]))
+        if start is not None:
+            if_true(equal(keys, 0), lambda: builders.call_tile(start, [self._pointer("state")]))
         copies = {"query": parity(unit), "key": parity(number), "value": parity(number), "mask": parity(number)}
         pointers = [self._pointer(name, copies.get(name, 0)) for name in STEP_BUFFERS if name in self._moved]
         limited, origins = self._limited, self._origins(unit, keys)

@@ -8,21 +8,23 @@ as a vector whose elements are added at the end.
 from __future__ import annotations
 
 from mlir import ir
-from mlir.dialects import arith, math, scf
+from mlir.dialects import arith, math, scf, vector
 
 from pytorchsim.mlir import builders
 from pytorchsim.mlir.builders import KernelBuilder, TileFunction
 from pytorchsim.target.dtypes import F32
 from pytorchsim.templates.attention_problem import AttentionProblem
 from pytorchsim.templates.attention_tile import AttentionTile
-from pytorchsim.templates.attention_vectors import Region, fold_steps, load, regions, store
+from pytorchsim.templates.attention_vectors import LEAST, Region, load, regions, store
 from pytorchsim.templates.control_flow import add, multiply
-from pytorchsim.templates.vector_values import splat
+from pytorchsim.templates.vector_values import splat, vector_type
 
-__all__ = ["LEAST", "finish_function", "start_function"]
+__all__ = ["finish_function", "start_function"]
 
-LEAST = -3.4028234663852886e38
-"""The least finite float32."""
+_ROWS_AT_ONCE = 4
+
+_PAIR = 2
+"""The shortest vector: one element alone would be a scalar, which no lane has."""
 
 
 def start_function(kernel: KernelBuilder, tile: AttentionTile) -> TileFunction:
@@ -39,33 +41,53 @@ def start_function(kernel: KernelBuilder, tile: AttentionTile) -> TileFunction:
 
 
 def finish_function(kernel: KernelBuilder, problem: AttentionProblem, tile: AttentionTile) -> TileFunction:
-    """`finish(state, result, [statistics])`: a query without keys gets zero."""
+    """`finish(state, result, [statistics])`: a query without keys gets zero. Several rows at once, so that none waits
+    for its own results."""
     element = ir.F32Type.get()
     sizes = [(sum(tile.state.values()), element), (tile.state["sums"], builders.element_type(problem.dtype))]
     if problem.statistics is not None:
         sizes.append((tile.rows * tile.vector, element))
+    together = max(count for count in range(1, _ROWS_AT_ONCE + 1) if tile.rows % count == 0)
     with kernel.tile_function("finish", sizes) as function:
-        rows = scf.ForOp(*map(builders.index_constant, (0, tile.rows, 1)))
+        rows = scf.ForOp(*map(builders.index_constant, (0, tile.rows, together)))
         with ir.InsertionPoint(rows.body):
-            _finish_row(problem, tile, function.arguments, rows.induction_variable)
+            _finish_rows(
+                problem, tile, function.arguments, [add(rows.induction_variable, row) for row in range(together)]
+            )
             scf.YieldOp([])
     return function
 
 
-def _finish_row(problem: AttentionProblem, tile: AttentionTile, pointers: tuple[ir.Value, ...], row: ir.Value) -> None:
+def _finish_rows(
+    problem: AttentionProblem, tile: AttentionTile, pointers: tuple[ir.Value, ...], rows: list[ir.Value]
+) -> None:
     state = regions(pointers[0], tile.state)
     result, *statistics = (Region(pointer) for pointer in pointers[1:])
-    at = multiply(row, tile.vector)
-    total = load(state["total"], at, tile.vector)
-    for fold in fold_steps(tile.vector, arith.addf):
-        total = fold(total)
-    zero, one = (splat(value, F32, tile.vector) for value in (0.0, 1.0))
-    empty = arith.cmpf(arith.CmpFPredicate.OEQ, total, zero)
-    factor = arith.select(empty, zero, arith.divf(one, total))
+    places = [multiply(row, tile.vector) for row in rows]
+    totals = [load(state["total"], at, tile.vector) for at in places]
+    while (elements := ir.VectorType(totals[0].type).shape[0]) > _PAIR:
+        totals = [_folded(total, elements // 2) for total in totals]
+    totals = [arith.addf(total, vector.shuffle(total, total, [1, 0])) for total in totals]
+    zero, one = (splat(value, F32, _PAIR) for value in (0.0, 1.0))
+    empty = [arith.cmpf(arith.CmpFPredicate.OEQ, total, zero) for total in totals]
+    quotients = [arith.divf(one, total) for total in totals]
+    chosen = [arith.select(none, zero, quotient) for none, quotient in zip(empty, quotients, strict=True)]
+    factors = [builders.splat(factor, 0, tile.vector) for factor in chosen]
     if statistics:
-        logarithm = arith.addf(load(state["highest"], at, tile.vector), math.log(total))
-        store(arith.select(empty, zero, logarithm), statistics[0], at, tile.vector)
+        logarithms = [math.log(total) for total in totals]
+        for at, none, logarithm in zip(places, empty, logarithms, strict=True):
+            value = arith.select(none, zero, arith.addf(load(state["highest"], at, _PAIR), logarithm))
+            store(builders.splat(value, 0, tile.vector), statistics[0], at, tile.vector)
     for piece in range(0, tile.value_pitch, tile.vector):
-        address = add(multiply(row, tile.value_pitch), piece)
-        value = arith.mulf(load(state["sums"], address, tile.vector), factor)
-        store(value, result, address, tile.vector, problem.dtype)
+        addresses = [add(multiply(row, tile.value_pitch), piece) for row in rows]
+        sums = [load(state["sums"], address, tile.vector) for address in addresses]
+        values = [arith.mulf(old, factor) for old, factor in zip(sums, factors, strict=True)]
+        for address, value in zip(addresses, values, strict=True):
+            store(value, result, address, tile.vector, problem.dtype)
+
+
+def _folded(total: ir.Value, half: int) -> ir.Value:
+    """The second half added to the first."""
+    kind = vector_type(F32, half)
+    first, second = (vector.extract_strided_slice(kind, total, [start], [half], [1]) for start in (0, half))
+    return arith.addf(first, second)

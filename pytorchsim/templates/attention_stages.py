@@ -7,7 +7,7 @@ keys (or of a value's elements). `attention_step` says in which order stages run
 from __future__ import annotations
 
 import math as numbers
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mlir import ir
@@ -15,13 +15,13 @@ from mlir.dialects import arith, math, scf, vector
 
 from pytorchsim.mlir import builders
 from pytorchsim.target.dtypes import F32, I32, Kind
+from pytorchsim.templates.attention_fold import Fold
 from pytorchsim.templates.attention_problem import AttentionProblem
-from pytorchsim.templates.attention_tile import FACTOR_COPIES, HIGHEST_COPIES, SCORE_COPIES, AttentionTile
+from pytorchsim.templates.attention_tile import COPIES, AttentionTile
 from pytorchsim.templates.attention_vectors import (
     Index,
     Region,
     equal,
-    fold_steps,
     load,
     modulo,
     plus,
@@ -31,42 +31,42 @@ from pytorchsim.templates.attention_vectors import (
 )
 from pytorchsim.templates.vector_values import splat, to_memory, vector_type
 
-__all__ = ["Block", "Stages", "State"]
+__all__ = ["LOADED_AT_ONCE", "Block", "Stages", "State"]
 
-_LOADED_AT_ONCE = 4
+LOADED_AT_ONCE = 4
 """Vectors that are loaded before the first of them is pushed: a push reads its register for as many cycles as it has
 rows, and the next load must not wait for that."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """A pair of blocks: its number in the step, that of its queries, of its keys (over all heads), and their places
-    among the queries and the keys of their head."""
+    """A pair of blocks: number `place` of so many that are written out (`chunk` counts those); that of its queries, of
+    its keys (over all heads), and their places among the queries and the keys of their head."""
 
-    number: Index
+    chunk: Index
+    place: int
     row: Index
     keys: Index
     query_place: Index
     key_place: Index
 
-    def values(self) -> list[Index]:
-        """All but the number."""
-        return [self.row, self.keys, self.query_place, self.key_place]
-
 
 @dataclass
 class State:
-    """What is under way between two pieces: scores popped, a weight computed, the maximum of a block so far, the total
-    of a row."""
+    """What is under way between two pieces: scores popped; the maximum of a block so far; the exponents of the next
+    weights and the highest score in them; a weight computed; the total of a row."""
 
     popped: ir.Value | None = None
-    weight: ir.Value | None = None
     highest: ir.Value | None = None
+    exponent: ir.Value | None = None
+    top: ir.Value | None = None
+    weight: ir.Value | None = None
     total: ir.Value | None = None
 
     def values(self) -> list[ir.Value]:
         """Those that exist."""
-        return [value for value in (self.popped, self.weight, self.highest, self.total) if value is not None]
+        values = (self.popped, self.highest, self.exponent, self.top, self.weight, self.total)
+        return [value for value in values if value is not None]
 
 
 class Stages:
@@ -81,7 +81,7 @@ class Stages:
         arrays: int,
     ) -> None:
         self._problem, self._tile, self._memory = problem, tile, memory
-        self._first = first
+        self._first, self._opens = first, tile.opens_rows(problem)
         self._score_array, self._value_array = 0, min(1, arrays - 1)
         added = problem.mask is not None and problem.mask.dtype.kind is Kind.FLOAT
         # The maximum of what is not scaled yet is that of what is, if the order stays. A power of two scales without
@@ -143,8 +143,18 @@ class Stages:
         store(scores, self._memory["scores"], self._score_address(block, piece), self._tile.vector)
 
     def _score_address(self, block: Block, piece: int) -> ir.Value:
-        ring = times(modulo(block.number, SCORE_COPIES), self._tile.lanes)
-        return value_of(plus(ring, piece * self._tile.vector))
+        return value_of(plus(self._copy(block, self._tile.lanes), piece * self._tile.vector))
+
+    def _copy(self, block: Block, elements: int) -> Index:
+        """Where the block's one of `COPIES` begins."""
+        unroll = self._tile.unroll
+        if COPIES % unroll == 0:
+            return plus(times(modulo(block.chunk, COPIES // unroll), unroll * elements), block.place * elements)
+        return times(modulo(plus(times(block.chunk, unroll), block.place), COPIES), elements)
+
+    def opens_row(self, block: Block) -> bool:
+        """Whether it is known to be the first block of keys that its queries see."""
+        return self._opens and isinstance(block.key_place, int) and block.key_place == 0
 
     def finish_scores(self, state: State, block: Block, piece: int, limit: ir.Value | None) -> None:
         """Mask what was popped, keep it and the highest."""
@@ -196,49 +206,21 @@ class Stages:
     # ---- The highest score and the factor ----------------------------------------------------------------------------
 
     def fold(self, state: State, block: Block) -> list[Callable[[], None]]:
-        """Parts of: fold the block's maximum, update the row's, keep both and the factor for older sums. Each part
-        waits for the one before."""
-        tile, memory, row = self._tile, self._memory, value_of(times(block.row, self._tile.vector))
+        """Parts of: fold the block's maximum, update the row's, keep both and the factor for older sums."""
         if state.highest is None:
             raise ValueError("no score was finished")
-        value = [state.highest]
-        old: list[ir.Value] = []
-
-        def apply(step: Callable[[ir.Value], ir.Value]) -> Callable[[], None]:
-            return lambda: value.append(step(value[-1]))
-
-        def scale() -> None:
-            old.append(load(memory["highest"], row, tile.vector))
-            if self._scale_late:
-                value.append(arith.mulf(value[-1], splat(self._problem.scale, F32, tile.vector)))
-
-        def update() -> None:
-            value.append(arith.maxnumf(old[0], value[-1]))
-
-        def keep() -> None:
-            old.append(arith.subf(old[0], value[-1]))
-            store(value[-1], memory["highest"], row, tile.vector)
-            store(value[-1], memory["maxima"], value_of(self._ring(block, HIGHEST_COPIES)), tile.vector)
-
-        def factor() -> None:
-            old.append(math.exp(old[-1]))
-
-        def keep_factor() -> None:
-            store(old[-1], memory["factors"], value_of(self._ring(block, FACTOR_COPIES)), tile.vector)
-
-        folds = [apply(step) for step in fold_steps(tile.vector, arith.maxnumf)]
-        return [*folds, scale, update, keep, factor, keep_factor]
-
-    def _ring(self, block: Block, copies: int) -> Index:
-        return times(modulo(block.number, copies), self._tile.vector)
+        scale = self._problem.scale if self._scale_late else None
+        row = value_of(times(block.row, self._tile.vector))
+        copy = value_of(self._copy(block, self._tile.vector))
+        return Fold(state.highest, scale, self._memory, row, copy).parts(opens_row=self.opens_row(block))
 
     def highest(self, block: Block) -> ir.Value:
-        """The highest score up to the block."""
-        return load(self._memory["maxima"], value_of(self._ring(block, HIGHEST_COPIES)), self._tile.vector)
+        """The highest score up to the block, until the next one is folded."""
+        return load(self._memory["highest"], value_of(times(block.row, self._tile.vector)), self._tile.vector)
 
     def factor(self, block: Block) -> ir.Value:
         """What brings sums and totals before the block to its highest score."""
-        return load(self._memory["factors"], value_of(self._ring(block, FACTOR_COPIES)), self._tile.vector)
+        return load(self._memory["factors"], value_of(self._copy(block, self._tile.vector)), self._tile.vector)
 
     # ---- Weights -----------------------------------------------------------------------------------------------------
 
@@ -254,37 +236,49 @@ class Stages:
         value = to_memory(state.weight, dtype, self._tile.vector)
         builders.push_weights(value, array=self._value_array, dtype=dtype, first=first)
 
-    def begin_total(self, state: State, block: Block) -> None:
-        """The row's total so far, brought to its new highest score."""
-        old = load(self._memory["total"], value_of(times(block.row, self._tile.vector)), self._tile.vector)
-        state.total = arith.mulf(old, self.factor(block))
+    def begin_total(self, state: State, block: Block, factor: ir.Value | None = None) -> None:
+        """The row's total so far, brought to its new highest score. `factor`: where it is loaded already."""
+        if self.opens_row(block):
+            state.total = None
+            return
+        if state.total is None or not self._follows(block):
+            state.total = load(self._memory["total"], value_of(times(block.row, self._tile.vector)), self._tile.vector)
+        state.total = arith.mulf(state.total, self.factor(block) if factor is None else factor)
 
     def add_weight(self, state: State) -> None:
         """To the total."""
-        state.total = arith.addf(state.total, state.weight)
+        state.total = state.weight if state.total is None else arith.addf(state.total, state.weight)
 
     def end_total(self, state: State, block: Block) -> None:
-        """Keep it."""
+        """Keep it, where no other block of the row is known to follow."""
+        if isinstance(block.key_place, int) and block.key_place + 1 < self._tile.keys and self._tile.overlapped:
+            return
         address = value_of(times(block.row, self._tile.vector))
         store(state.total, self._memory["total"], address, self._tile.vector)
 
+    @staticmethod
+    def _follows(block: Block) -> bool:
+        """Whether the block before it is known to be of the same row."""
+        return isinstance(block.key_place, int) and block.key_place > 0
+
     # ---- Values ------------------------------------------------------------------------------------------------------
 
-    def push_values(self, block: Block, first: int, end: int) -> list[ir.Value]:
-        """Pieces `first` to `end` of the block's values, for the weights pushed last; returns them."""
+    def values(self, block: Block, first: int, end: int) -> list[ir.Value]:
+        """Pieces `first` to `end` of the block's values."""
         start = plus(times(block.keys, self._tile.value_pitch), first * self._tile.vector)
+        return [self._raw("value", plus(start, piece * self._tile.vector)) for piece in range(end - first)]
 
-        def push(value: ir.Value, _: int) -> None:
+    def push_values(self, values: Sequence[ir.Value]) -> None:
+        """For the weights pushed last."""
+        for value in values:
             builders.push_inputs(value, arrays=[self._value_array], dtype=self._problem.dtype)
-
-        return self._push_all("value", start, end - first, push)
 
     def pop_sums(self) -> ir.Value:
         """The oldest piece."""
         return builders.pop(self._tile.vector, array=self._value_array, dtype=F32)
 
     def sums(self, block: Block, piece: int) -> ir.Value:
-        """Those before the block."""
+        """Those before the block, which does not open its row."""
         return load(self._memory["sums"], self._sum_address(block, piece), self._tile.vector)
 
     def keep_sums(self, block: Block, piece: int, sums: ir.Value) -> None:
@@ -294,15 +288,13 @@ class Stages:
     def _sum_address(self, block: Block, piece: int) -> ir.Value:
         return value_of(plus(times(block.row, self._tile.value_pitch), piece * self._tile.vector))
 
-    def _push_all(self, name: str, start: Index, count: int, push: Callable[[ir.Value, int], None]) -> list[ir.Value]:
-        """Load and push `count` pieces, a few at a time; returns the last few."""
-        loaded: list[ir.Value] = []
-        for first in range(0, count, _LOADED_AT_ONCE):
-            group = range(first, min(first + _LOADED_AT_ONCE, count))
+    def _push_all(self, name: str, start: Index, count: int, push: Callable[[ir.Value, int], None]) -> None:
+        """Load and push `count` pieces, a few at a time."""
+        for first in range(0, count, LOADED_AT_ONCE):
+            group = range(first, min(first + LOADED_AT_ONCE, count))
             loaded = [self._raw(name, plus(start, piece * self._tile.vector)) for piece in group]
             for piece, value in zip(group, loaded, strict=True):
                 push(value, piece)
-        return loaded
 
     def _raw(self, name: str, at: Index) -> ir.Value:
         """A vector as it lies in memory."""

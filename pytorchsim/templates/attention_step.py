@@ -9,8 +9,8 @@ and Gimelshein, Online normalizer calculation for softmax, 2018).
 The core issues in order, so the order below is the schedule. Overlapped, the stages of different blocks run at once, a
 piece of each in turn: while weights of block u are computed, keys of block u + 4 are pushed, scores of u + 2 popped
 (both two blocks, 2 x lanes cycles, ahead of their use), the maximum of u + 1 is folded, values of u - 1 are pushed and
-sums of u - 3 popped. What is slow (a pop, an exponential) is used one piece later, what is loaded half a piece later.
-Otherwise the stages follow one another.
+sums of u - 3 popped. What is slow (a pop, an exponential) is used one piece later; exponents are computed one piece
+ahead, so that exponentials follow each other without a gap. Otherwise the stages follow one another.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from mlir.dialects import arith, math, scf
 from pytorchsim.mlir import builders
 from pytorchsim.mlir.builders import KernelBuilder, TileFunction
 from pytorchsim.templates.attention_problem import AttentionProblem
-from pytorchsim.templates.attention_stages import Block, Stages, State
+from pytorchsim.templates.attention_stages import LOADED_AT_ONCE, Block, Stages, State
 from pytorchsim.templates.attention_tile import AttentionTile
-from pytorchsim.templates.attention_vectors import Region, equal, plus, regions, value_of
+from pytorchsim.templates.attention_vectors import Index, Region, equal, plus, regions, value_of
 
 __all__ = ["STEP_BUFFERS", "step_function"]
 
@@ -60,13 +60,14 @@ def step_function(
 def _in_order(tile: AttentionTile, stages: Stages) -> None:
     """Block by block, stage by stage."""
     if tile.blocks == 1:
-        _whole_block(tile, stages, Block(0, 0, 0, 0, 0))
+        _whole_block(tile, stages, Block(0, 0, 0, 0, 0, 0))
         return
-    loop = scf.ForOp(*map(value_of, (0, tile.blocks, 1)), [value_of(0)] * 4)
+    first = _Chunk(tile, 0, 0, 0, 0, 0)
+    loop = scf.ForOp(*map(value_of, (0, tile.blocks, 1)), first.carried())
     with ir.InsertionPoint(loop.body):
-        block = Block(loop.induction_variable, *loop.inner_iter_args)
-        _whole_block(tile, stages, block)
-        scf.YieldOp([value_of(value) for value in _next(tile, block).values()])
+        chunk = first.with_carried(loop.induction_variable, list(loop.inner_iter_args))
+        _whole_block(tile, stages, chunk.block(0))
+        scf.YieldOp(chunk.following().carried())
 
 
 def _whole_block(tile: AttentionTile, stages: Stages, block: Block) -> None:
@@ -98,10 +99,70 @@ def _whole_block(tile: AttentionTile, stages: Stages, block: Block) -> None:
     count = tile.value_pitch // tile.vector
     for first in range(0, count, queue):
         end = min(first + queue, count)
-        stages.push_values(block, first, end)
+        for group in range(first, end, LOADED_AT_ONCE):
+            stages.push_values(stages.values(block, group, min(group + LOADED_AT_ONCE, end)))
         for piece in range(first, end):
             popped = stages.pop_sums()
             stages.keep_sums(block, piece, math.fma(stages.sums(block, piece), factor, popped))
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """`tile.unroll` blocks of one row: the number of the chunk, and the places of its first block. What a tile makes
+    the same for all chunks is an `int`."""
+
+    tile: AttentionTile
+    number: Index
+    row: Index
+    keys: Index
+    query_place: Index
+    key_place: Index
+
+    @classmethod
+    def at(cls, tile: AttentionTile, number: int) -> _Chunk:
+        """By number, all places known."""
+        row, key_place = divmod(number * tile.unroll, tile.keys)
+        head, query_place = divmod(row, tile.queries)
+        return cls(tile, number, row, head * tile.keys + key_place, query_place, key_place)
+
+    def block(self, place: int) -> Block:
+        """One of its blocks."""
+        keys, key_place = plus(self.keys, place), plus(self.key_place, place)
+        return Block(self.number, place, self.row, keys, self.query_place, key_place)
+
+    def following(self) -> _Chunk:
+        """The chunk behind this one."""
+        tile, one = self.tile, ir.IntegerType.get_signless(1)
+        key_place, query_place = plus(self.key_place, tile.unroll), plus(self.query_place, 1)
+        always = arith.constant(one, 1)
+        new_row = always if tile.unroll == tile.keys else equal(key_place, tile.keys)
+        new_head = always if tile.queries == 1 else equal(query_place, tile.queries)
+        same_head = arith.andi(new_row, arith.xori(new_head, always))
+        back = arith.select(same_head, value_of(tile.keys), value_of(0))
+        next_place = arith.select(new_head, value_of(0), value_of(query_place))
+        return replace(
+            self,
+            number=plus(self.number, 1),
+            row=arith.select(new_row, value_of(plus(self.row, 1)), value_of(self.row)),
+            keys=arith.subi(value_of(plus(self.keys, tile.unroll)), back),
+            query_place=arith.select(new_row, next_place, value_of(self.query_place)),
+            key_place=arith.select(new_row, value_of(0), value_of(key_place)),
+        )
+
+    def carried(self) -> list[ir.Value]:
+        """What differs from chunk to chunk, for a loop."""
+        return [value_of(getattr(self, name)) for name in self._varying()]
+
+    def with_carried(self, number: Index, values: Sequence[ir.Value]) -> _Chunk:
+        """Chunk `number` with what a loop carried; the rest is as it always is."""
+        chunk = replace(self, number=number, query_place=0, key_place=0)
+        return replace(chunk, **dict(zip(self._varying(), values, strict=True)))
+
+    def _varying(self) -> list[str]:
+        tile = self.tile
+        names = ["row", "keys"]
+        names += ["query_place"] if tile.queries > 1 else []
+        return names + (["key_place"] if tile.unroll != tile.keys else [])
 
 
 @dataclass
@@ -115,12 +176,13 @@ class _Round:
     weights: Block | None
     values: Block | None
     sums: Block | None
-    highest: ir.Value | None = None
     factor: ir.Value | None = None
     limit: ir.Value | None = None
     last_limit: ir.Value | None = None
-    popped_sums: tuple[int, ir.Value, ir.Value] | None = None
+    popped_sums: tuple[int, ir.Value, ir.Value | None] | None = None
     folding: list[Callable[[], None]] = field(default_factory=list)
+    parts: int = 0
+    pushed_keys: ir.Value | None = None
 
 
 class _Pipeline:
@@ -131,39 +193,48 @@ class _Pipeline:
         self._pieces = tile.lanes // tile.vector
         self._active = (_KEYS, _SCORES, _FOLD, _WEIGHTS, _VALUES, -tile.value_lag)
         self._pops = self._sum_pops()
-        self._kept: list[ir.Value] = []
 
     def emit(self) -> None:
         """A loop where all stages are active, what is before and behind it written out."""
-        blocks, lag = self._tile.blocks, self._tile.value_lag
+        tile = self._tile
+        unroll, blocks, lag = tile.unroll, tile.blocks, tile.value_lag
         state = State()
-        steady = range(lag, blocks - _KEYS)
-        if len(steady) < 2:
+        first, end = -(-lag // unroll), (blocks - _KEYS) // unroll
+        if end - first < 2:
             self._rounds(range(-_KEYS, blocks + lag), state)
             return
-        self._rounds(range(-_KEYS, steady.start), state)
-        window = range(_KEYS, -lag - 1, -1)
-        known = [self._block_at(steady.start + ahead) for ahead in window]
-        carried = [*state.values(), *(value_of(value) for block in known for value in block.values())]
-        loop = scf.ForOp(*map(value_of, (steady.start, steady.stop, 1)), carried)
+        self._rounds(range(-_KEYS, first * unroll), state)
+        window = range((unroll - 1 + _KEYS) // unroll, -lag // unroll - 1, -1)
+        known = [_Chunk.at(tile, first + ahead) for ahead in window]
+        kept = state.values()
+        width = len(known[0].carried())
+        carried = [*kept, *(value for chunk in known for value in chunk.carried())]
+        loop = scf.ForOp(*map(value_of, (first, end, 1)), carried)
         with ir.InsertionPoint(loop.body):
             values = list(loop.inner_iter_args)
-            state = State(*values[:4])
-            blocks_at = {
-                ahead: Block(plus(loop.induction_variable, ahead), *values[4 + 4 * position : 8 + 4 * position])
-                for position, ahead in enumerate(window)
-            }
-            self._round({ahead: blocks_at[ahead] for ahead in self._active}, state)
-            following = [_next(self._tile, blocks_at[_KEYS]), *(blocks_at[ahead] for ahead in window[:-1])]
-            scf.YieldOp([*state.values(), *(value_of(value) for block in following for value in block.values())])
-        state = State(*loop.results[:4])
-        self._rounds(range(steady.stop, blocks + lag), state)
+            state, places = State(*values[: len(kept)]), values[len(kept) :]
+            chunks = {}
+            for position, ahead in enumerate(window):
+                number = plus(loop.induction_variable, ahead)
+                own = places[position * width : (position + 1) * width]
+                chunks[ahead] = known[position].with_carried(number, own)
+            for place in range(unroll):
+                parts = {ahead: divmod(place + ahead, unroll) for ahead in self._active}
+                self._round({ahead: chunks[chunk].block(own) for ahead, (chunk, own) in parts.items()}, state)
+            following = [chunks[window[0]].following(), *(chunks[ahead] for ahead in window[:-1])]
+            scf.YieldOp([*state.values(), *(value for chunk in following for value in chunk.carried())])
+        state = State(*loop.results[: len(kept)])
+        self._rounds(range(end * unroll, blocks + lag), state)
 
     def _rounds(self, numbers: range, state: State) -> None:
         """Rounds written out: stages of blocks that do not exist are left out."""
         for number in numbers:
             existing = [ahead for ahead in self._active if 0 <= number + ahead < self._tile.blocks]
             self._round({ahead: self._block_at(number + ahead) for ahead in existing}, state)
+
+    def _block_at(self, number: int) -> Block:
+        chunk, place = divmod(number, self._tile.unroll)
+        return _Chunk.at(self._tile, chunk).block(place)
 
     def _round(self, blocks: Mapping[int, Block], state: State) -> None:
         """One piece of each stage in turn."""
@@ -172,58 +243,88 @@ class _Pipeline:
         now = _Round(keys, scores, fold, weights, values, sums)
         if now.keys:
             stages.push_new_queries(now.keys)
-        if now.weights:
-            now.highest = stages.highest(now.weights)
         now.limit = stages.limit(now.scores) if now.scores else None
         now.last_limit = stages.limit(now.fold) if now.fold else None
-        now.factor = stages.factor(now.sums) if now.sums else None
         for piece in range(self._pieces):
             self._piece(now, piece, state)
-        if self._kept:
-            builders.keep(self._kept)
-        self._kept = []
-        for part in now.folding:
-            part()
-        finished = self._add_sums(now)
-        if finished is not None and now.sums:
-            stages.keep_sums(now.sums, *finished)
+        self._keep_sums(now, self._add_sums(now))
+        if now.pushed_keys is not None:
+            builders.keep([now.pushed_keys])
 
     def _piece(self, now: _Round, piece: int, state: State) -> None:
         """What a stage computes for a piece stands apart from what it waits for. Whoever writes a register that is
-        still being pushed, or read by an exponential, waits: such registers are kept for a piece."""
-        stages, kept = self._stages, self._kept
-        self._kept = []
-        scores = stages.partial_scores(now.weights, piece) if now.weights else None
+        still being pushed, or read by an exponential, waits: such registers are kept for as long."""
+        stages = self._stages
+        kept = [state.exponent] if now.weights and state.exponent is not None else []
+        weight = math.exp(state.exponent) if kept else None
+        if piece == 0 and now.values:
+            values = stages.values(now.values, 0, self._tile.value_pitch // self._tile.vector)
+            stages.push_values(values)
+            kept += values
+        scores = self._next_scores(now, piece, state) if self._pieces > 1 else None
+        opened = piece == 0 and now.weights is not None and not stages.opens_row(now.weights)
+        factor = stages.factor(now.weights) if opened and now.weights else None
         popped = stages.pop_scores() if now.scores else None
-        keys = stages.keys(now.keys, piece) if now.keys else None
-        self._fold(now, 2 * piece)
-        exponent = stages.exponent(scores, now.highest) if scores is not None and now.highest is not None else None
-        if keys is not None:
-            stages.push_keys(keys)
+        self._load_keys(now, piece)
         self._finish_scores(now, piece, state)
         state.popped = popped
+        if scores is not None:
+            state.exponent = stages.exponent(scores, state.top)
+        if now.pushed_keys is not None:
+            stages.push_keys(now.pushed_keys)
+        self._fold(now, 2 * piece)
         finished = self._add_sums(now)
         self._pop_sums(now, piece)
+        self._weights(now, piece, state, weight)
+        self._fold(now, 2 * piece + 1)
+        self._keep_sums(now, finished)
+        if piece == 0:
+            self._turn_rows(now, state, factor)
+        if self._pieces == 1 and (scores := self._next_scores(now, piece, state)) is not None:
+            state.exponent = stages.exponent(scores, state.top)
         if kept:
             builders.keep(kept)
-        weight = math.exp(exponent) if exponent is not None else None
-        self._kept += [value for value in (keys, exponent, state.weight) if value is not None]
+
+    def _weights(self, now: _Round, piece: int, state: State, weight: ir.Value | None) -> None:
+        """The weights before are added, these are pushed."""
         if state.weight is not None:
-            stages.push_weight(state, first=piece == 1 or self._pieces == 1)
-        if piece == 0 and now.values:
-            self._kept += stages.push_values(now.values, 0, self._tile.value_pitch // self._tile.vector)[:2]
-        self._fold(now, 2 * piece + 1)
-        if finished is not None and now.sums:
-            stages.keep_sums(now.sums, *finished)
-        if state.weight is not None:
-            stages.add_weight(state)
-        self._row_total(now, piece, state)
+            self._stages.add_weight(state)
         state.weight = weight
+        if weight is not None:
+            self._stages.push_weight(state, first=piece == 0)
+
+    def _turn_rows(self, now: _Round, state: State, factor: ir.Value | None) -> None:
+        """The last weights of a block have ended its total."""
+        if now.values:
+            self._stages.end_total(state, now.values)
+        if now.weights:
+            self._stages.begin_total(state, now.weights, factor)
+
+    def _next_scores(self, now: _Round, piece: int, state: State) -> ir.Value | None:
+        """Those of the next piece of weights: of this block, or the first of the next one, whose fold ends here."""
+        if piece + 1 < self._pieces:
+            return self._stages.partial_scores(now.weights, piece + 1) if now.weights else None
+        for part in now.folding:
+            part()
+        now.folding = []
+        if now.fold is None:
+            return None
+        state.top = self._stages.highest(now.fold)
+        return self._stages.partial_scores(now.fold, 0)
+
+    def _load_keys(self, now: _Round, piece: int) -> None:
+        """Keys are loaded into the register of those before, which have been pushed by then."""
+        if now.keys is None:
+            return
+        if now.pushed_keys is not None:
+            builders.keep([now.pushed_keys])
+        now.pushed_keys = self._stages.keys(now.keys, piece)
 
     def _fold(self, now: _Round, place: int) -> None:
-        """Parts of the fold, spread over the rest of the round."""
-        places = 2 * self._pieces - 1 - place
-        for _ in range(-(-len(now.folding) // max(1, places))):
+        """Parts of the fold, spread over the round; the last piece needs the result."""
+        places = max(1, 2 * (self._pieces - 1))
+        later = now.parts * max(0, places - 1 - place) // places
+        while len(now.folding) > later:
             now.folding.pop(0)()
 
     def _finish_scores(self, now: _Round, piece: int, state: State) -> None:
@@ -233,60 +334,38 @@ class _Pipeline:
         if piece == 0 and now.fold:
             self._stages.finish_scores(state, now.fold, self._pieces - 1, now.last_limit)
             now.folding = self._stages.fold(state, now.fold)
+            now.parts = len(now.folding)
         elif piece and now.scores:
             self._stages.finish_scores(state, now.scores, piece - 1, now.limit)
-
-    def _row_total(self, now: _Round, piece: int, state: State) -> None:
-        """The last weight of a block ends its total."""
-        if piece == 0 and now.values:
-            self._stages.end_total(state, now.values)
-        if piece == 0 and now.weights:
-            self._stages.begin_total(state, now.weights)
 
     def _pop_sums(self, now: _Round, piece: int) -> None:
         if now.sums is None:
             return
+        if now.factor is None and piece in self._pops and not self._stages.opens_row(now.sums):
+            now.factor = self._stages.factor(now.sums)
         for number in self._pops.get(piece, ()):
-            finished = self._add_sums(now)
-            if finished is not None:
-                self._stages.keep_sums(now.sums, *finished)
-            now.popped_sums = (number, self._stages.pop_sums(), self._stages.sums(now.sums, number))
+            self._keep_sums(now, self._add_sums(now))
+            popped = self._stages.pop_sums()
+            now.popped_sums = (number, popped, self._stages.sums(now.sums, number) if now.factor is not None else None)
 
     def _add_sums(self, now: _Round) -> tuple[int, ir.Value] | None:
         """Sums popped before, with the older ones: the number of the piece and the new sums, to be kept."""
         if now.popped_sums is None:
             return None
         (number, popped, older), now.popped_sums = now.popped_sums, None
-        return number, math.fma(older, now.factor, popped)
+        return number, popped if older is None else math.fma(older, now.factor, popped)
+
+    def _keep_sums(self, now: _Round, finished: tuple[int, ir.Value] | None) -> None:
+        if finished is not None and now.sums:
+            self._stages.keep_sums(now.sums, *finished)
 
     def _sum_pops(self) -> dict[int, Sequence[int]]:
-        """Which pieces of sums are popped at which piece: over the whole round, or its second half where sums are
-        popped only a round behind their values."""
+        """Which pieces of sums are popped at which piece, so that the last ones are finished in the round: from its
+        second piece on, or its second half where sums are popped only a round behind their values."""
         count = self._tile.value_pitch // self._tile.vector
-        start = self._pieces // 2 if self._tile.value_lag == 2 else 0
+        start = self._pieces // 2 if self._tile.value_lag == 2 else min(1, self._pieces - 1)
+        places = max(1, self._pieces - 1 - start)
         pops: dict[int, list[int]] = {}
         for number in range(count):
-            pops.setdefault(start + number * (self._pieces - start) // count, []).append(number)
+            pops.setdefault(start + number * places // count, []).append(number)
         return dict(pops)
-
-    def _block_at(self, number: int) -> Block:
-        row, key_place = divmod(number, self._tile.keys)
-        head, query_place = divmod(row, self._tile.queries)
-        return Block(number, row, head * self._tile.keys + key_place, query_place, key_place)
-
-
-def _next(tile: AttentionTile, block: Block) -> Block:
-    """The block behind one whose places are known at run time only."""
-    key_place, query_place = plus(block.key_place, 1), plus(block.query_place, 1)
-    new_row = equal(key_place, tile.keys)
-    query_place = arith.select(new_row, query_place, block.query_place)
-    new_head = equal(query_place, tile.queries)
-    same_keys = arith.andi(new_row, arith.xori(new_head, arith.constant(ir.IntegerType.get_signless(1), 1)))
-    back = arith.select(same_keys, value_of(tile.keys), value_of(0))
-    return replace(
-        block,
-        row=arith.select(new_row, plus(block.row, 1), block.row),
-        keys=arith.subi(plus(block.keys, 1), back),
-        query_place=arith.select(new_head, value_of(0), query_place),
-        key_place=arith.select(new_row, value_of(0), key_place),
-    )

@@ -17,10 +17,13 @@ from pytorchsim.target.dtypes import F32
 from pytorchsim.templates.attention_problem import MOST_BATCH_AXES, AttentionProblem
 from pytorchsim.templates.footprint import BufferNeed, TemplateFootprint, footprint_of
 
-__all__ = ["FACTOR_COPIES", "HIGHEST_COPIES", "AttentionTile", "Candidate", "TileSearch", "search_attention"]
+__all__ = ["COPIES", "AttentionTile", "Candidate", "TileSearch", "search_attention"]
 
-SCORE_COPIES, FACTOR_COPIES, HIGHEST_COPIES = 4, 8, 4
-"""Blocks whose scores, factors and maxima are kept while they pass the pipeline."""
+COPIES = 8
+"""Blocks whose scores and factors are kept while they pass the pipeline."""
+
+_LONGEST_UNROLL = 4
+"""Blocks of keys that a loop's body holds: so many copies, and no place in them is computed at run time."""
 
 _VECTOR_LMUL = 2
 """Registers per vector: sixteen groups hold what the stages have in flight."""
@@ -54,6 +57,13 @@ class AttentionTile:
     queue: int
 
     @property
+    def unroll(self) -> int:
+        """Blocks of one row that the overlapped stages are written out for: a divisor of `keys`."""
+        if not self.overlapped:
+            return 1
+        return max(count for count in range(1, _LONGEST_UNROLL + 1) if self.keys % count == 0)
+
+    @property
     def rows(self) -> int:
         """Blocks of queries of a step, over all heads."""
         return self.heads * self.queries
@@ -81,11 +91,10 @@ class AttentionTile:
 
     @property
     def scratch(self) -> dict[str, int]:
-        """Elements of what passes the pipeline: scores, the factors of older sums, the highest scores."""
+        """Elements of what passes the pipeline: scores, the factors of older sums."""
         return {
-            "scores": SCORE_COPIES * self.lanes,
-            "factors": FACTOR_COPIES * self.vector,
-            "maxima": HIGHEST_COPIES * self.vector,
+            "scores": COPIES * self.lanes,
+            "factors": COPIES * self.vector,
         }
 
     def counts(self, problem: AttentionProblem) -> tuple[int, int, int]:
@@ -95,6 +104,11 @@ class AttentionTile:
             -(-problem.queries // (self.queries * self.lanes)),
             -(-problem.keys // (self.keys * self.lanes)),
         )
+
+    def opens_rows(self, problem: AttentionProblem) -> bool:
+        """Whether the first block of a row is known as such where the code is written: nothing is older than it, and
+        its state needs no beginning."""
+        return self.overlapped and self.unroll == self.keys and self.counts(problem)[2] == 1
 
     def key_tiles(self, problem: AttentionProblem, query_tile: int) -> int:
         """Tiles of keys that a tile of queries attends to: `causal` leaves out those behind its last query."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +14,10 @@ from pytorchsim.target.dtypes import F32, Dtype
 from pytorchsim.templates.vector_values import from_memory, to_memory
 
 __all__ = [
+    "LEAST",
     "Index",
     "Region",
     "equal",
-    "fold_steps",
     "load",
     "modulo",
     "plus",
@@ -27,7 +27,8 @@ __all__ = [
     "value_of",
 ]
 
-Combine = Callable[[ir.Value, ir.Value], ir.Value]
+LEAST = -3.4028234663852886e38
+"""The least finite float32: the highest score before any."""
 
 Index = Any
 """An `int` that is known when the kernel is built, or an `index` value."""
@@ -63,17 +64,6 @@ def load(region: Region, index: ir.Value, elements: int, dtype: Dtype = F32) -> 
 def store(value: ir.Value, region: Region, index: ir.Value, elements: int, dtype: Dtype = F32) -> None:
     """The reverse of `load`."""
     vector.store(to_memory(value, dtype, elements), region.memory, [region.address(index)])
-
-
-def fold_steps(elements: int, combine: Combine) -> list[Callable[[ir.Value], ir.Value]]:
-    """Functions that, each called on the result of the one before, fold a vector: in the end every element is the
-    whole."""
-
-    def rotate(shift: int) -> Callable[[ir.Value], ir.Value]:
-        order = [(element + shift) % elements for element in range(elements)]
-        return lambda value: combine(value, vector.shuffle(value, value, order))
-
-    return [rotate(1 << bit) for bit in reversed(range(elements.bit_length() - 1))]
 
 
 def value_of(index: Index) -> ir.Value:

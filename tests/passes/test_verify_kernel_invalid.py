@@ -43,6 +43,14 @@ TILE = {
         VECTOR + "%s = vector.shuffle %v, %v [3, 19, 3, 19] : vector<16xf32>, vector<16xf32>",
         "use npu.splat",
     ),
+    "splat into a shorter vector": (
+        VECTOR + '%s = "npu.splat"(%v) {element = 0 : i64} : (vector<16xf32>) -> vector<8xf32>',
+        "vector<8xf32> is not vector<16xf32>, nor a longer vector of its elements",
+    ),
+    "largest of integers": (
+        '%v = arith.constant dense<1> : vector<16xi32> %s = "npu.largest"(%v) : (vector<16xi32>) -> vector<2xi32>',
+        "takes a vector of f32 and gives vector<2xf32>, not vector<16xi32> and vector<2xi32>",
+    ),
     "load past the end": (
         "%i = arith.constant 49 : index %v = vector.load %x[%i] : memref<64xf32>, vector<16xf32>",
         r"'vector.load' in @k__body at .*: elements 49\.\.64 of memref<64xf32>",

@@ -39,9 +39,11 @@ def test_512() -> None:
     # Exponentials: 512 per lane and block. DRAM: 6 MiB / 512 B = 12288 cycles in all.
     floor = 12 * 4 * 576
     assert floor == 27_648
-    # A pair of blocks takes 239 cycles instead of 128 (issue of 260 instructions, two at a time, and waits), a block 56
-    # more: 48 x (4 x 239 + 56) = 48576; filling and draining the pipeline 3 x 650, first loads and last stores 5600.
-    assert floor <= attention(12, 512, 512, 64)["cycles"] <= 2.25 * floor
+    # Where the cycles go: a pair of blocks takes 145 (128 exponentials, 4 for the factor, 13 more in the piece that
+    # also pushes values), 192 x 145 = 27840; before a block of queries the array waits for 128 + 255 cycles of its
+    # weights and results, of which two pairs hide 290: 48 x 93 = 4464. Filling and draining the pipeline 3 x 880,
+    # dividing by totals 3 x 680, first loads and last stores 4400. In all 41384.
+    assert floor <= attention(12, 512, 512, 64)["cycles"] <= 1.5 * floor
 
 
 def test_causal_leaves_out_tiles_of_keys() -> None:

@@ -134,11 +134,17 @@ def _exchange(operation: ir.Operation, config: NpuConfig) -> ir.Value:
 
 
 def _splat(operation: ir.Operation, config: NpuConfig) -> ir.Value:
-    return vcix.splat(operation.operands[0], _int(operation, "element"), config.core.vlen_bits)
+    element, result = _int(operation, "element"), operation.results[0].type
+    return vcix.splat(operation.operands[0], element, result, config.core.vlen_bits)
+
+
+def _largest(operation: ir.Operation, config: NpuConfig) -> ir.Value:
+    return vcix.largest(operation.operands[0], operation.results[0].type, config.core.vlen_bits)
 
 
 def _keep(operation: ir.Operation, config: NpuConfig) -> None:
-    vcix.keep(list(operation.operands), config.core.vlen_bits)
+    del config
+    vcix.keep(list(operation.operands))
 
 
 def _push_weights(operation: ir.Operation, config: NpuConfig) -> None:
@@ -165,6 +171,7 @@ _LOWERINGS: dict[str, Callable[[ir.Operation, NpuConfig], ir.Value | None]] = {
     "npu.lane_id": _lane_id,
     "npu.exchange": _exchange,
     "npu.splat": _splat,
+    "npu.largest": _largest,
     "npu.keep": _keep,
     "npu.push_weights": _push_weights,
     "npu.push_inputs": _push_inputs,

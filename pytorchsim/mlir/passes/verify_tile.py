@@ -39,6 +39,7 @@ _ALLOWED = frozenset(
         "npu.lane_id",
         "npu.exchange",
         "npu.splat",
+        "npu.largest",
         "npu.keep",
         "npu.push_weights",
         "npu.push_inputs",
@@ -157,7 +158,18 @@ def _splat(operation: ir.Operation, config: NpuConfig) -> list[str]:
     element, count = _int(operation, "element"), kind.shape[0]
     if not 0 <= element < count:
         return [f"element {element} is not in 0..{count - 1}"]
+    result = ir.VectorType(operation.results[0].type)
+    if result.element_type != kind.element_type or result.shape[0] < count:
+        return [f"{result} is not {kind}, nor a longer vector of its elements"]
     return [f"not on {kind}"] if kind.element_type.width == 1 else []
+
+
+def _largest(operation: ir.Operation, config: NpuConfig) -> list[str]:
+    del config
+    kind, result = operation.operands[0].type, operation.results[0].type
+    pair = ir.VectorType.get([2], ir.F32Type.get())
+    fits = ir.VectorType(kind).element_type == pair.element_type and result == pair
+    return [] if fits else [f"takes a vector of f32 and gives {pair}, not {kind} and {result}"]
 
 
 def _lane_id(operation: ir.Operation, config: NpuConfig) -> list[str]:
@@ -209,6 +221,7 @@ _CHECKS: dict[str, Callable[[ir.Operation, NpuConfig], list[str]]] = {
     "vector.store": _access,
     "npu.exchange": _exchange,
     "npu.splat": _splat,
+    "npu.largest": _largest,
     "npu.lane_id": _lane_id,
     "npu.push_weights": _array,
     "npu.push_inputs": _array,

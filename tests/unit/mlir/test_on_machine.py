@@ -111,6 +111,19 @@ def test_splat(dtype: Dtype, step: int, element: int) -> None:
     same(run_unary(lambda v: builders.splat(v, element), x, dtype, step), expected)
 
 
+@pytest.mark.parametrize("step", [2, 8, 16, 64])
+def test_largest(step: int) -> None:
+    """Of what is no NaN; a vector of NaNs gives NaN."""
+    x = sample(dtypes.F32)
+    x[::3] = float("nan")
+    x[:step] = float("nan")
+    numbers = torch.where(x.isnan(), -torch.inf, x)
+    highest = numbers.view(-1, step, LANES).amax(1, keepdim=True)
+    highest[:1] = float("nan")
+    expected = highest.expand(-1, step, -1).reshape(x.shape)
+    same(run_unary(lambda v: builders.splat(builders.largest(v), 0, step), x, dtypes.F32, step), expected)
+
+
 @pytest.mark.parametrize("dtype", [dtypes.F32, dtypes.BF16, dtypes.I64, dtypes.I8], ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("step", range(7))
 def test_exchange(dtype: Dtype, step: int) -> None:
