@@ -39,7 +39,7 @@ from pytorchsim.frontend.options import parse_options
 from pytorchsim.frontend.recompile_limit import check_recompile_limit
 from pytorchsim.frontend.registration import install
 from pytorchsim.frontend.settings import inductor_settings
-from pytorchsim.frontend.storage_views import rebase_storage_views
+from pytorchsim.frontend.storage_views import rebase_storage_views, with_checked_offsets
 from pytorchsim.frontend.surfacing import surfacing
 
 __all__ = ["compile_graph"]
@@ -106,6 +106,7 @@ def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], session: S
             decompositions=decomposition_table(),
         )
     assert callable(compiled)
+    compiled = with_checked_offsets(compiled, gm, example_inputs)
     return with_stand_ins(compiled) if on_meta else compiled
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from pytorchsim.errors import UnsupportedError
+
 CheckCases = Callable[..., None]
 
 
@@ -32,3 +34,16 @@ def test_of_views(check_cases: CheckCases) -> None:
             "slice of an input": (lambda x: x[2:10].as_strided((3, 4), (1, 5), 1) + 1, (x,)),
         }
     )
+
+
+def test_an_input_that_begins_elsewhere_is_not_taken_for_the_one_that_was_compiled_for() -> None:
+    """Dynamo does not compile again for another storage offset."""
+    torch._dynamo.reset()
+    compiled = torch.compile(
+        lambda x: x.as_strided((3,), (1,), 5) * 1, backend="pytorchsim", options={"config": "tiny", "strict": True}
+    )
+    base = torch.arange(30.0)
+    assert compiled(base[3:23]).tolist() == [5, 6, 7]
+    with pytest.raises(UnsupportedError, match=r"begins at element 0 .* compiled for one that begins at 3"):
+        compiled(base[:20])
+    assert compiled(base[3:23]).tolist() == [5, 6, 7]
