@@ -230,10 +230,16 @@ class Stages:
             return arith.subf(scores, highest)
         return math.fma(scores, splat(self._problem.scale, F32, self._tile.vector), arith.negf(highest))
 
-    def push_weight(self, state: State, *, first: bool) -> None:
-        """The one computed last, as weights of the array that multiplies values."""
+    @property
+    def pushes_late(self) -> bool:
+        """Whether weights are pushed a piece later: where they are rounded before, which waits for all results of an
+        exponential, and where sums are not popped already a round behind their values."""
+        return self._problem.dtype != F32 and self._tile.value_lag > 2
+
+    def push_weight(self, weight: ir.Value, *, first: bool) -> None:
+        """As weights of the array that multiplies values."""
         dtype = self._problem.dtype
-        value = to_memory(state.weight, dtype, self._tile.vector)
+        value = to_memory(weight, dtype, self._tile.vector)
         builders.push_weights(value, array=self._value_array, dtype=dtype, first=first)
 
     def begin_total(self, state: State, block: Block, factor: ir.Value | None = None) -> None:

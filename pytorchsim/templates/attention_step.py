@@ -92,7 +92,7 @@ def _whole_block(tile: AttentionTile, stages: Stages, block: Block) -> None:
     highest = stages.highest(block)
     for piece in pieces:
         state.weight = math.exp(stages.exponent(stages.partial_scores(block, piece), highest))
-        stages.push_weight(state, first=piece == 0)
+        stages.push_weight(state.weight, first=piece == 0)
         stages.add_weight(state)
     stages.end_total(state, block)
     factor, queue = stages.factor(block), max(1, tile.queue // tile.vector)
@@ -167,8 +167,8 @@ class _Chunk:
 
 @dataclass
 class _Round:
-    """One block in each stage (those that are active), and what is loaded ahead of its use. `sums`: a piece number,
-    what was popped of it, the older sums."""
+    """One block in each stage (those that are active), and what is loaded ahead of its use. `popped_sums`: piece
+    numbers, what was popped of them, the older sums."""
 
     keys: Block | None
     scores: Block | None
@@ -179,7 +179,7 @@ class _Round:
     factor: ir.Value | None = None
     limit: ir.Value | None = None
     last_limit: ir.Value | None = None
-    popped_sums: tuple[int, ir.Value, ir.Value | None] | None = None
+    popped_sums: list[tuple[int, ir.Value, ir.Value | None]] = field(default_factory=list)
     folding: list[Callable[[], None]] = field(default_factory=list)
     parts: int = 0
     pushed_keys: ir.Value | None = None
@@ -257,10 +257,8 @@ class _Pipeline:
         stages = self._stages
         kept = [state.exponent] if now.weights and state.exponent is not None else []
         weight = math.exp(state.exponent) if kept else None
-        if piece == 0 and now.values:
-            values = stages.values(now.values, 0, self._tile.value_pitch // self._tile.vector)
-            stages.push_values(values)
-            kept += values
+        if piece == 0 and now.values and not stages.pushes_late:
+            kept += self._push_values(now.values)
         scores = self._next_scores(now, piece, state) if self._pieces > 1 else None
         opened = piece == 0 and now.weights is not None and not stages.opens_row(now.weights)
         factor = stages.factor(now.weights) if opened and now.weights else None
@@ -275,7 +273,9 @@ class _Pipeline:
         self._fold(now, 2 * piece)
         finished = self._add_sums(now)
         self._pop_sums(now, piece)
-        self._weights(now, piece, state, weight)
+        self._weights(piece, state, weight)
+        if piece == 0 and now.values and stages.pushes_late:
+            kept += self._push_values(now.values)
         self._fold(now, 2 * piece + 1)
         self._keep_sums(now, finished)
         if piece == 0:
@@ -285,13 +285,20 @@ class _Pipeline:
         if kept:
             builders.keep(kept)
 
-    def _weights(self, now: _Round, piece: int, state: State, weight: ir.Value | None) -> None:
-        """The weights before are added, these are pushed."""
+    def _push_values(self, block: Block) -> list[ir.Value]:
+        """All of a block's values, once its last weights are pushed; returns them."""
+        values = self._stages.values(block, 0, self._tile.value_pitch // self._tile.vector)
+        self._stages.push_values(values)
+        return values
+
+    def _weights(self, piece: int, state: State, weight: ir.Value | None) -> None:
+        """The weights before are added, these are pushed; those before where they are rounded first."""
+        pushed, first = (state.weight, min(1, self._pieces - 1)) if self._stages.pushes_late else (weight, 0)
         if state.weight is not None:
             self._stages.add_weight(state)
         state.weight = weight
-        if weight is not None:
-            self._stages.push_weight(state, first=piece == 0)
+        if pushed is not None:
+            self._stages.push_weight(pushed, first=piece == first)
 
     def _turn_rows(self, now: _Round, state: State, factor: ir.Value | None) -> None:
         """The last weights of a block have ended its total."""
@@ -344,27 +351,30 @@ class _Pipeline:
         if now.factor is None and piece in self._pops and not self._stages.opens_row(now.sums):
             now.factor = self._stages.factor(now.sums)
         for number in self._pops.get(piece, ()):
-            self._keep_sums(now, self._add_sums(now))
             popped = self._stages.pop_sums()
-            now.popped_sums = (number, popped, self._stages.sums(now.sums, number) if now.factor is not None else None)
+            older = self._stages.sums(now.sums, number) if now.factor is not None else None
+            now.popped_sums.append((number, popped, older))
 
-    def _add_sums(self, now: _Round) -> tuple[int, ir.Value] | None:
-        """Sums popped before, with the older ones: the number of the piece and the new sums, to be kept."""
-        if now.popped_sums is None:
-            return None
-        (number, popped, older), now.popped_sums = now.popped_sums, None
-        return number, popped if older is None else math.fma(older, now.factor, popped)
+    def _add_sums(self, now: _Round) -> list[tuple[int, ir.Value]]:
+        """Sums popped before, with the older ones: numbers of pieces and the new sums, to be kept."""
+        pending, now.popped_sums = now.popped_sums, []
+        return [
+            (number, popped if older is None else math.fma(older, now.factor, popped))
+            for number, popped, older in pending
+        ]
 
-    def _keep_sums(self, now: _Round, finished: tuple[int, ir.Value] | None) -> None:
-        if finished is not None and now.sums:
-            self._stages.keep_sums(now.sums, *finished)
+    def _keep_sums(self, now: _Round, finished: list[tuple[int, ir.Value]]) -> None:
+        for number, sums in finished:
+            if now.sums:
+                self._stages.keep_sums(now.sums, number, sums)
 
     def _sum_pops(self) -> dict[int, Sequence[int]]:
-        """Which pieces of sums are popped at which piece, so that the last ones are finished in the round: from its
-        second piece on, or its second half where sums are popped only a round behind their values."""
+        """Which pieces of sums are popped at which piece: from the second one on, so that the last ones are finished in
+        the round; in its second half where sums are popped only a round behind their values."""
         count = self._tile.value_pitch // self._tile.vector
-        start = self._pieces // 2 if self._tile.value_lag == 2 else min(1, self._pieces - 1)
-        places = max(1, self._pieces - 1 - start)
+        half = self._tile.value_lag == 2
+        start = self._pieces // 2 if half else min(1, self._pieces - 1)
+        places = self._pieces - start if half else max(1, self._pieces - 1 - start)
         pops: dict[int, list[int]] = {}
         for number in range(count):
             pops.setdefault(start + number * places // count, []).append(number)
