@@ -26,6 +26,7 @@ from pytorchsim.templates.step_loop import Partials, StepLoop, Values
 from pytorchsim.templates.tile import Tile
 from pytorchsim.templates.vector_ops import EMITTERS
 from pytorchsim.templates.vector_values import Operands, from_memory, splat, to_memory, vector_type
+from pytorchsim.templates.window_loads import WindowLoad
 
 __all__ = ["Accumulator", "Block", "BufferKey", "Kept", "StoreBuffer", "accumulators", "partial_dtypes"]
 
@@ -52,13 +53,14 @@ class Kept:
     operation: int
 
 
-BufferKey = Access | StoreBuffer | Accumulator | Kept | IndexTileKey
+BufferKey = Access | StoreBuffer | Accumulator | Kept | IndexTileKey | WindowLoad
 
 
 @dataclass
 class Block:
     """Where the buffers are (`pointers`), the scalar `origins` of axes that several tiles share, the row-level
-    `values` so far, and the results that reductions have (`reduced`)."""
+    `values` so far, and the results that reductions have (`reduced`). `taps`: the elements before an access's own in
+    its pointer."""
 
     program: LoopProgram
     tile: Tile
@@ -66,6 +68,7 @@ class Block:
     origins: dict[int, ir.Value]
     values: dict[int, ir.Value] = field(default_factory=dict)
     reduced: dict[int, Partial] = field(default_factory=dict)
+    taps: dict[BufferKey, int] = field(default_factory=dict)
 
     def row_address(self, block: ir.Value) -> ir.Value:
         return arith.muli(block, builders.index_constant(self.tile.vector_elements))
@@ -120,6 +123,8 @@ class Block:
 
     def _load(self, key: BufferKey, memory: Dtype, address: ir.Value) -> ir.Value:
         kind = ir.VectorType.get([self.tile.vector_elements], builders.element_type(memory))
+        if self.taps.get(key):
+            address = arith.addi(address, builders.index_constant(self.taps[key]))
         return from_memory(vector.load(kind, self.pointers[key], [address]), memory, self.tile.vector_elements)
 
     def _keep(self, number: int, address: ir.Value, values: dict[int, ir.Value]) -> None:

@@ -17,10 +17,10 @@ from pytorchsim.templates.gathers import IndexForm, IndexTileKey
 from pytorchsim.templates.loop_program import LoopProgram
 from pytorchsim.templates.stages import Stage
 from pytorchsim.templates.tile import BUFFER_COPIES, Tile
-from pytorchsim.templates.tile_loads import joined_loads
+from pytorchsim.templates.tile_loads import window_taps
 from pytorchsim.templates.window_loads import WindowLoad
 
-__all__ = ["LoopBuffer", "LoopBuffers", "buffer_shape", "loop_buffers", "loop_footprint"]
+__all__ = ["LoopBuffer", "buffer_shape", "loop_buffers", "loop_footprint"]
 
 
 @dataclass(frozen=True)
@@ -31,29 +31,22 @@ class LoopBuffer:
     need: BufferNeed
 
 
-LoopBuffers = dict[BufferKey | WindowLoad, LoopBuffer]
-"""A window's buffer holds its taps one after another, each as long as the buffer of an access."""
-
-
-def loop_buffers(program: LoopProgram, tile: Tile, stages: tuple[Stage, ...], burst_bytes: int) -> LoopBuffers:
+def loop_buffers(
+    program: LoopProgram, tile: Tile, stages: tuple[Stage, ...], burst_bytes: int
+) -> dict[BufferKey, LoopBuffer]:
     """Every buffer: index tiles first, since transfers refer to them."""
     plan = tile.plan(program, stages)
-    windows, _ = joined_loads(program, tile, burst_bytes)
-    window_of = {tap: window for window in windows for tap in window.taps}
-    loads = dict.fromkeys(window_of.get(access, access) for access in plan.loads)
-    names: dict[BufferKey | WindowLoad, str] = {key: f"index{number}" for number, key in enumerate(plan.index_tiles)}
+    taps = window_taps(program, tile, burst_bytes)
+    loads = dict.fromkeys(taps[access][0] if access in taps else access for access in plan.loads)
+    names: dict[BufferKey, str] = {key: f"index{number}" for number, key in enumerate(plan.index_tiles)}
     names |= {load: f"in{number}" for number, load in enumerate(loads)}
     names |= {StoreBuffer(number): f"out{number}" for number in range(len(program.stores))}
     if tile.streams(program.sizes):
         carried = [number for stage in stages for number in stage.carried]
         names |= {part: f"acc{part.operation}_{part.part}" for part in accumulators(program, carried)}
     names |= {Kept(number): f"kept{number}" for stage in stages for number in stage.kept}
-    table: LoopBuffers = {}
+    table: dict[BufferKey, LoopBuffer] = {}
     for key, name in names.items():
-        if isinstance(key, WindowLoad):
-            elements, dtype = buffer_shape(program, tile, key.access)
-            table[key] = LoopBuffer(name, BufferNeed(len(key.taps) * elements, dtype, BUFFER_COPIES))
-            continue
         elements, dtype = buffer_shape(program, tile, key)
         if isinstance(key, IndexTileKey) and key.form is IndexForm.DIRECT:
             elements = tile.index_tile_elements(program, key)
@@ -63,7 +56,11 @@ def loop_buffers(program: LoopProgram, tile: Tile, stages: tuple[Stage, ...], bu
 
 
 def buffer_shape(program: LoopProgram, tile: Tile, key: BufferKey) -> tuple[int, Dtype]:
-    """Elements per lane of one copy, as tile functions see it, and type of the buffer behind a key."""
+    """Elements per lane of one copy, as tile functions see it, and type of the buffer behind a key; a window's taps
+    stand one after another."""
+    if isinstance(key, WindowLoad):
+        elements, dtype = buffer_shape(program, tile, key.access)
+        return len(key.taps) * elements, dtype
     if isinstance(key, Accumulator):
         return tile.elements(row_level=True), partial_dtypes(program, key.operation)[key.part]
     if isinstance(key, Kept):

@@ -25,12 +25,13 @@ from pytorchsim.target.descriptor import TransferOp
 from pytorchsim.templates.base import BuiltKernel
 from pytorchsim.templates.block import BufferKey, StoreBuffer
 from pytorchsim.templates.gathers import IndexForm, IndexTileKey, Phase
-from pytorchsim.templates.loop_buffers import LoopBuffer, loop_buffers
+from pytorchsim.templates.loop_buffers import buffer_shape, loop_buffers
 from pytorchsim.templates.loop_program import Access, LoopProgram, direct_load
 from pytorchsim.templates.stages import Stage
 from pytorchsim.templates.tile import BUFFER_COPIES
 from pytorchsim.templates.tile_descriptors import TileTransfer, access_transfer, index_tile_transfer, window_transfer
 from pytorchsim.templates.tile_functions import StagedFunction, StreamedStage, TileFunctions
+from pytorchsim.templates.tile_loads import window_taps
 from pytorchsim.templates.tile_search import BEST_TILE, WantedTile, cheapest
 from pytorchsim.templates.window_loads import WindowLoad
 
@@ -106,13 +107,9 @@ class _Control:
         self._operands: dict[BufferKey, _Operand] = {}
         self._buffers: dict[BufferKey, Buffer] = {}
         self._memories: dict[BufferKey, ir.Value] = {}
-        self._first_taps: dict[BufferKey, Access] = {}
-        self._tap_shifts: dict[BufferKey, int] = {}
         burst_bytes = self._kernel.config.dram.burst_bytes
+        self._taps = window_taps(program, tile, burst_bytes)
         for key, declared in loop_buffers(program, tile, functions.stages, burst_bytes).items():
-            if isinstance(key, WindowLoad):
-                self._declare_window(key, declared)
-                continue
             need = declared.need
             self._buffers[key] = self._kernel.buffer(declared.name, need.bytes_per_copy, copies=need.copies)
             if isinstance(key, IndexTileKey):
@@ -122,6 +119,11 @@ class _Control:
                 self._declare_transfer(key, declared.name, store.access, store.op)
             elif isinstance(key, Access):
                 self._declare_transfer(key, declared.name, key, TransferOp.LOAD)
+            elif isinstance(key, WindowLoad):
+                elements, _ = buffer_shape(program, tile, key.access)
+                transfer = window_transfer(program, tile, key, slots[key.access.buffer], elements)
+                symbol = self._kernel.descriptor(f"transfer_{declared.name}", transfer.descriptor)
+                self._operands[key] = _Operand(self._buffers[key], symbol, transfer)
 
     def _declare_transfer(self, key: BufferKey, name: str, access: Access, op: TransferOp) -> None:
         """The descriptor of one access."""
@@ -129,18 +131,6 @@ class _Control:
         indices = [self._buffers[tile] for tile in transfer.index_tiles]
         symbol = self._kernel.descriptor(f"transfer_{name}", transfer.descriptor, index_buffers=indices)
         self._operands[key] = _Operand(self._buffers[key], symbol, transfer)
-
-    def _declare_window(self, window: WindowLoad, declared: LoopBuffer) -> None:
-        """The buffer of all taps and the descriptor that loads them."""
-        need, slot = declared.need, self._slots[window.access.buffer]
-        buffer = self._kernel.buffer(declared.name, need.bytes_per_copy, copies=need.copies)
-        elements = need.elements // len(window.taps)
-        transfer = window_transfer(self._program, self._tile, window, slot, elements)
-        symbol = self._kernel.descriptor(f"transfer_{declared.name}", transfer.descriptor)
-        self._operands[window.taps[0]] = _Operand(buffer, symbol, transfer)
-        for number, tap in enumerate(window.taps):
-            self._buffers[tap], self._first_taps[tap] = buffer, window.taps[0]
-            self._tap_shifts[tap] = number * elements * need.dtype.bytes
 
     def _declare_index_transfer(self, key: IndexTileKey, name: str) -> None:
         """The descriptor of an index tile that is loaded as it is."""
@@ -302,14 +292,13 @@ class _Control:
         return builders.tile_view(self._memories[key], self._shift(key, copy), memory.shape[0], memory.element_type)
 
     def _shift(self, key: BufferKey, copy: ir.Value) -> ir.Value:
-        """Bytes from a buffer's start to its copy `copy` (of the tap `key` of a window)."""
-        buffer, tap = self._buffers[key], self._tap_shifts.get(key, 0)
-        start = arith.muli(copy, builders.index_constant(buffer.bytes_per_copy if buffer.copies > 1 else 0))
-        return arith.addi(start, builders.index_constant(tap)) if tap else start
+        """Bytes from a buffer's start to its copy `copy`."""
+        buffer = self._buffers[key]
+        return arith.muli(copy, builders.index_constant(buffer.bytes_per_copy if buffer.copies > 1 else 0))
 
     def _start(self, keys: Sequence[BufferKey], copy: ir.Value, tag: ir.Value, origins: Mapping[int, ir.Value]) -> None:
         byte = ir.IntegerType.get_signless(8)
-        for key in dict.fromkeys(self._first_taps.get(key, key) for key in keys):
+        for key in dict.fromkeys(self._taps[k][0] if isinstance(k, Access) and k in self._taps else k for k in keys):
             operand = self._operands[key]
             kind = ir.MemRefType.get([operand.buffer.bytes_per_copy], byte)
             walked = operand.transfer.axes
@@ -336,7 +325,8 @@ class _Control:
     def _once_per_row(self, key: BufferKey) -> bool:
         if isinstance(key, IndexTileKey):
             return key.of_row
-        return isinstance(key, Access) and self._streams and self._program.is_row_level(key)
+        access = key.access if isinstance(key, WindowLoad) else key
+        return isinstance(access, Access) and self._streams and self._program.is_row_level(access)
 
     def _origins(self, number: ir.Value, axes: range) -> dict[int, ir.Value]:
         """The first element of tile `number` (counted over `axes`, the last fastest) along each axis that has

@@ -20,10 +20,11 @@ from pytorchsim.mlir.builders import KernelBuilder, TileFunction
 from pytorchsim.templates.block import Block, BufferKey, Kept, StoreBuffer, accumulators
 from pytorchsim.templates.gathers import IndexForm, IndexTileKey
 from pytorchsim.templates.loop_buffers import buffer_shape
-from pytorchsim.templates.loop_program import LoopProgram, needed_operations
+from pytorchsim.templates.loop_program import Access, LoopProgram, needed_operations
 from pytorchsim.templates.phases import StepWork
 from pytorchsim.templates.stages import Stage
 from pytorchsim.templates.tile import Tile
+from pytorchsim.templates.tile_loads import window_taps
 
 __all__ = ["StagedFunction", "StreamedStage", "TileFunctions"]
 
@@ -197,18 +198,26 @@ class TileFunctions:
     def _function(
         self, name: str, keys: Sequence[BufferKey], emit: _Emit, origin_axes: tuple[int, ...] = ()
     ) -> StagedFunction:
-        """The tile function that `emit` writes."""
-        buffers = tuple(dict.fromkeys(keys))
+        """The tile function that `emit` writes. A window is one pointer."""
+        taps = window_taps(self.program, self.tile, self.kernel.config.dram.burst_bytes)
+        of_key = {key: taps[key] if isinstance(key, Access) and key in taps else (key, 0) for key in keys}
+        buffers = tuple(dict.fromkeys(buffer for buffer, _ in of_key.values()))
         shapes = [buffer_shape(self.program, self.tile, key) for key in buffers]
         pointers = [(count, builders.element_type(dtype)) for count, dtype in shapes]
         with self.kernel.tile_function(name, pointers, [ir.IndexType.get()] * len(origin_axes)) as function:
             of_buffers, of_origins = function.arguments[: len(buffers)], function.arguments[len(buffers) :]
+            pointer_of = dict(zip(buffers, of_buffers, strict=True))
             emit(
                 Block(
                     self.program,
                     self.tile,
-                    dict(zip(buffers, of_buffers, strict=True)),
+                    {key: pointer_of[buffer] for key, (buffer, _) in of_key.items()},
                     dict(zip(origin_axes, of_origins, strict=True)),
+                    taps={
+                        key: number * buffer_shape(self.program, self.tile, key)[0]
+                        for key, (_, number) in of_key.items()
+                        if number
+                    },
                 )
             )
         return StagedFunction(function, buffers, origin_axes)

@@ -14,7 +14,7 @@ from pytorchsim.templates.tile import Tile
 from pytorchsim.templates.tile_descriptors import window_fits
 from pytorchsim.templates.window_loads import WindowAxis, WindowLoad, window_loads
 
-__all__ = ["joined_loads", "moved_bytes"]
+__all__ = ["joined_loads", "moved_bytes", "window_taps"]
 
 
 def joined_loads(
@@ -29,6 +29,12 @@ def joined_loads(
     windows = tuple(window for window in window_loads(program) if window_fits(program, tile, window) and saves(window))
     joined = {tap for window in windows for tap in window.taps}
     return windows, tuple(access for access in program.loads if access not in joined)
+
+
+def window_taps(program: LoopProgram, tile: Tile, burst_bytes: int) -> dict[Access, tuple[WindowLoad, int]]:
+    """The window that an access is loaded with, and which of its taps it is."""
+    windows, _ = joined_loads(program, tile, burst_bytes)
+    return {tap: (window, number) for window in windows for number, tap in enumerate(window.taps)}
 
 
 def moved_bytes(

@@ -17,7 +17,7 @@ SHAPES = [
     (2, 128, 256, 13, 5, 1, 2), (1, 128, 256, 14, 3, 2, 1), (1, 128, 256, 7, 3, 2, 1), (1, 128, 256, 2, 1, 1, 0),
     (1, 128, 256, 14, 1, 2, 0), (1, 8, 16, 1, 1, 1, 0),
 ]  # fmt: skip
-LARGE = [(2, 128, 512, 14, 7, 1, 3), (1, 3, 768, 224, 16, 16, 0)]
+LARGE = [(2, 128, 512, 14, 7, 1, 3), (1, 3, 768, 224, 16, 16, 0), (2, 3, 768, 224, 32, 32, 0)]
 
 DIMENSIONS = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
 TRANSPOSED = {1: functional.conv_transpose1d, 2: functional.conv_transpose2d, 3: functional.conv_transpose3d}
