@@ -92,7 +92,7 @@ class GemmBuffers:
             symbol, origins = self._descriptor(name, part, access, op, block, vector)
         self.moved[name] = Moved(buffer, need.elements, need.dtype, symbol, origins)
         if op is TransferOp.LOAD and access is not None and self._problem.roles(part)[-1] == "k" and block.padded:
-            clearing = clearing_transfer(access, need.elements, self._slots[access.buffer])
+            clearing = clearing_transfer(access, block, self._slots[access.buffer])
             self._clearing[name] = self._kernel.descriptor(f"clear_{name}", clearing)
 
     def _descriptor(

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import product
+from math import prod
 
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.errors import ConfigError
-from pytorchsim.templates.array_step import STEP_LMUL
+from pytorchsim.templates.array_schedule import STEP_LMUL
 from pytorchsim.templates.batch_step import batch_vector
 from pytorchsim.templates.gemm_problem import GemmFusion, GemmProblem
 from pytorchsim.templates.gemm_tile import ROWS_AT_ONCE, GemmTile, Stationary
@@ -21,6 +22,9 @@ from pytorchsim.templates.lane_step import LANE_STEP_LMUL
 __all__ = ["SHORT_SUM", "candidates", "prescribed"]
 
 _DEPTHS = (2, 4, 8)
+
+_FEW_RESULTS, _FEW_PRODUCTS, _LEADS = 4, 4, (1, 2, 3, 4, 6)
+"""Result tiles and k tiles of those, up to which a smaller first k tile is tried; its matrices."""
 
 _LONG_SUM, SHORT_SUM = 256, 16
 """Matrices whose results are added one after another: more than the first are added in blocks, where it fits each
@@ -62,18 +66,37 @@ def _stationary(fusion: GemmFusion) -> tuple[Stationary, ...]:
 
 
 def _on_arrays(problem: GemmProblem, fusion: GemmFusion, config: NpuConfig) -> Iterator[GemmTile]:
-    """Each array has columns or, where there are not enough of them, rows of its own."""
+    """Each array has columns of its own or, where there are not enough of them, a part of the products."""
     lanes, vector = config.core.lanes, _row_vector(problem, config)
     columns = -(-problem.n // lanes)
     slots = range(1, min(config.array.count, columns) + 1)
     arrays = [(slot, parts) for slot in slots for parts in dict.fromkeys((1, config.array.count // slot))]
     for slot, parts in arrays:
-        if parts > 1 and (problem.m <= vector or slot < columns):
+        if parts > 1 and slot < columns:
             continue
-        rows = _row_sizes(problem, vector * parts)
+        rows = _row_sizes(problem, vector)
         for m, k, held in product(rows, _product_sizes(problem, lanes), _stationary(fusion)):
-            tile = GemmTile("array", m, slot, k, held, vector, lanes, fusion.reduces, row_parts=parts)
-            yield from _depths(_blocked(tile, problem), problem, fusion)
+            tile = GemmTile("array", m, slot, k, held, vector, lanes, fusion.reduces, parts=parts)
+            for whole in _depths(_blocked(tile, problem), problem, fusion):
+                yield whole
+                yield from _leads(whole, problem, fusion)
+
+
+def _leads(tile: GemmTile, problem: GemmProblem, fusion: GemmFusion) -> Iterator[GemmTile]:
+    """The tile with a smaller first k tile; the others take what is left in equal parts. Many result tiles have
+    no use for it: while one is multiplied, the next one's operands load."""
+    rows, columns, products = tile.counts(problem)
+    few = tile.batches(problem) * rows * columns <= _FEW_RESULTS and 1 < products <= _FEW_PRODUCTS
+    cut = [axis for axis, extent in enumerate(problem.k_axes) if tile.k_sizes[axis] < extent]
+    if not few or len(cut) > 1 or tile.deep > 1 or tile.blocked or fusion.x is not None or fusion.w is not None:
+        return
+    (axis,) = cut
+    size, extent, unit = tile.k_sizes[axis], problem.k_axes[axis], tile.lanes if len(problem.k_axes) == 1 else 1
+    for matrices in _LEADS:
+        lead = matrices * tile.lanes * size // prod(tile.k_sizes)
+        if 0 < lead < size:
+            rest = -(-(extent - lead) // ((products - 1) * unit)) * unit
+            yield replace(tile, k_sizes=(*tile.k_sizes[:axis], rest, *tile.k_sizes[axis + 1 :]), lead=lead)
 
 
 def _on_lanes(problem: GemmProblem, fusion: GemmFusion, config: NpuConfig) -> Iterator[GemmTile]:

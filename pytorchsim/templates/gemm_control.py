@@ -22,7 +22,7 @@ from pytorchsim.templates.batch_step import batch_step
 from pytorchsim.templates.block import BufferKey, StoreBuffer
 from pytorchsim.templates.gemm_buffers import DEEP, GemmBuffers
 from pytorchsim.templates.gemm_problem import GemmFusion, GemmProblem, Operand, Part
-from pytorchsim.templates.gemm_tile import RESULT, GemmTile, fused_tile, program_blocks
+from pytorchsim.templates.gemm_tile import LEAD, RESULT, GemmTile, fused_tile, program_blocks
 from pytorchsim.templates.lane_step import lane_step
 from pytorchsim.templates.loop_program import LoopProgram
 from pytorchsim.templates.operand_function import KAxis, OperandFunction, operand_function
@@ -81,6 +81,9 @@ class GemmControl:
                 self._buffers.declare(operand, operand, access, TransferOp.LOAD, block)
                 if tile.deep > 1 and operand != tile.stationary:
                     self._buffers.declare_deep(operand, access)
+                if tile.lead:
+                    first = tile.leading(problem).block(operand, problem)
+                    self._buffers.declare(LEAD + operand, operand, access, TransferOp.LOAD, first)
                 continue
             self._buffers.declare(operand, operand, None, TransferOp.LOAD, block)
             for number, access in enumerate(program.loads):
@@ -113,8 +116,9 @@ class GemmControl:
         if self._tile.deep > 1:
             depths[DEEP] = (self._tile.deepened(), self._counts[2] // self._tile.deep)
         functions = {}
-        for depth, (tile, count) in depths.items():
+        for depth, (whole, count) in depths.items():
             for name in ("start", "step") if count > 1 else ("start",):
+                tile = whole.leading(self._problem) if whole.lead and name == "start" else whole
                 apart = tile.blocked and name == "step"
                 functions[depth + name] = emit(
                     self._kernel,
@@ -209,6 +213,7 @@ class GemmControl:
             self._buffers.pointer(part, self._copy(part, step, place), tile.block(part, self._problem).elements)
             for part in _OPERANDS
         ]
+        firsts = [self._buffers.pointer(LEAD + part, _index(0)) for part in _OPERANDS] if tile.lead else pointers
         result = self._buffers.result_pointer(copy, place.m)
         if tile.blocked:
             partial = self._buffers.pointer("partial", _index(0))
@@ -219,12 +224,13 @@ class GemmControl:
             )
             return
         pointers.append(result)
+        firsts = [*firsts[: len(_OPERANDS)], result]
         if f"{depth}step" not in functions:
             builders.call_tile(functions[f"{depth}start"], pointers)
             return
         _if_else(
             place.first,
-            lambda: builders.call_tile(functions[f"{depth}start"], pointers),
+            lambda: builders.call_tile(functions[f"{depth}start"], firsts),
             lambda: builders.call_tile(functions[f"{depth}step"], pointers),
         )
 
@@ -300,6 +306,14 @@ class GemmControl:
                         lambda: self._buffers.transfer(operand, copy, tag, origins),
                         lambda: self._buffers.transfer(DEEP + operand, copy, tag, origins),
                     )
+                elif program is None and self._tile.lead:
+                    _if_else(
+                        place.first,
+                        lambda: self._buffers.transfer(
+                            LEAD + operand, _index(0), tag, self._lead_origins(operand, place)
+                        ),
+                        lambda: self._buffers.transfer(operand, copy, tag, origins),
+                    )
                 elif program is None:
                     self._buffers.transfer(operand, copy, tag, origins)
                 for number in range(len(program.loads) if program else 0):
@@ -331,6 +345,8 @@ class GemmControl:
         """Which copy of an operand's buffer a step uses."""
         if operand != self._tile.stationary:
             return _index(0) if operand in self._prologues else _parity(step)
+        if self._tile.lead:
+            return arith.subi(place.k, _index(1))
         if self._counts[2] > 1:
             return place.k
         inner_count = self._counts[1] if operand == "x" else self._counts[0]
@@ -338,6 +354,10 @@ class GemmControl:
 
     def _operand_origins(self, operand: Operand, place: _Place) -> dict[int, ir.Value]:
         return self._origins(operand, place, self._tile)
+
+    def _lead_origins(self, operand: Operand, place: _Place) -> dict[int, ir.Value]:
+        """Of the first k tile, whose number is 0."""
+        return self._origins(operand, place, self._tile.leading(self._problem))
 
     def _result_origins(self, place: _Place) -> dict[int, ir.Value]:
         return self._origins("y", replace(place, m=_index(0)) if self._tile.column else place, self._tile)
@@ -357,7 +377,10 @@ class GemmControl:
                 if any(count > 1 for count in counts[:axis]):
                     left, number = _divide(left, counts[axis])
                 size = sizes[axis]
-                origins[first + axis] = number if size == 1 else arith.muli(number, _index(size))
+                origin = number if size == 1 else arith.muli(number, _index(size))
+                if role == "k" and tile.lead:  # the first one is smaller
+                    origin = arith.subi(origin, _index(size - tile.lead))
+                origins[first + axis] = origin
             first += len(counts)
         return origins
 

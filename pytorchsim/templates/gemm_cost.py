@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from pytorchsim.config.model import NpuConfig
-from pytorchsim.templates.array_step import ArraySchedule
+from pytorchsim.templates.array_schedule import ArraySchedule
 from pytorchsim.templates.batch_step import products_at_once
 from pytorchsim.templates.gemm_problem import GemmFusion, GemmProblem, Operand
 from pytorchsim.templates.gemm_tile import RESULT, ROWS_AT_ONCE, Block, GemmTile, fused_tile
@@ -24,10 +24,6 @@ __all__ = ["GemmCost", "cost_of"]
 
 _STEP_SCALAR_CYCLES = 60
 """Control per step: origins, `dma.set`s, calls."""
-
-_RELOAD_CYCLES = 4
-"""How long before a push has read its register the next load into it may start. Between two pops the operands are
-loaded before, into other registers."""
 
 _ROUND_INSTRUCTIONS = 10
 """Addresses, counting and the branch of one round of a loop."""
@@ -56,20 +52,42 @@ class GemmCost:
 
 
 @dataclass(frozen=True)
+class _Steps:
+    """Of one result tile: how many, what one loads and computes, in cycles, and what the first one does."""
+
+    count: int
+    load: float
+    compute: float
+    first_load: float
+    first_compute: float
+
+    @property
+    def loads(self) -> float:
+        """Of all of them."""
+        return self.first_load + (self.count - 1) * self.load
+
+    @property
+    def computes(self) -> float:
+        """Of all of them."""
+        return self.first_compute + (self.count - 1) * self.compute
+
+    def pairs(self) -> list[tuple[float, float]]:
+        """(load, compute) of each."""
+        return [(self.first_load, self.first_compute), *[(self.load, self.compute)] * (self.count - 1)]
+
+
+@dataclass(frozen=True)
 class _Flow:
-    """A tile's steps as the timing sees them, in cycles. Loads of a step where the stationary operand is fetched
-    (`first_load`) and where it is there already; `ends`: stores (and loads of the tail) per result tile or column."""
+    """A tile's steps as the timing sees them, in cycles: of a result tile where the stationary operand is fetched
+    (`fresh`) and of one where it is there already (`reused`); `ends`: stores (and loads of the tail) per result tile or
+    column."""
 
     inner: int
     outer: int
-    depth: int
-    next_depth: int
+    fresh: _Steps
+    reused: _Steps
     column: bool
-    step: float
-    first_step: float
     tail: float
-    first_load: float
-    next_load: float
     ends: float
     latency: float
 
@@ -86,13 +104,9 @@ class _Flow:
     def _follow(self, outer: int, inner: int) -> float:
         """The DRAM serves transfers in order; a step waits for its loads, which start one step ahead, and the start of
         a result for the stores of the one before the last."""
-        steps = [
-            (self.first_load if number == 0 else self.next_load, number == 0, k)
-            for _ in range(outer)
-            for number in range(inner)
-            for k in range(self.next_depth if number else self.depth)
-        ]
-        lasts = [k + 1 == (self.depth if fresh else self.next_depth) for _, fresh, k in steps]
+        results_of = [self.reused if number else self.fresh for _ in range(outer) for number in range(inner)]
+        steps = [pair for steps in results_of for pair in steps.pairs()]
+        lasts = [k + 1 == steps.count for steps in results_of for k in range(steps.count)]
         if self.column:
             lasts = [last and (number + 1) % (len(steps) // outer) == 0 for number, last in enumerate(lasts)]
         results = 0
@@ -102,14 +116,14 @@ class _Flow:
         stored = [0.0, 0.0]
         dram = steps[0][0]
         loaded[0] = dram + self.latency
-        for number, (_, fresh, _) in enumerate(steps):
+        for number, (_, compute) in enumerate(steps):
             if number + 1 < len(steps):
                 dram = max(dram, core) + steps[number + 1][0]
                 loaded[number + 1] = dram + self.latency
             core = max(core, loaded[number])
             if begins:
                 core = max(core, stored[results % 2])
-            core += self.first_step if fresh else self.step
+            core += compute
             begins = lasts[number]
             if begins:
                 core += self.tail
@@ -126,18 +140,15 @@ def cost_of(
     counts_m, counts_n, counts_k = tile.counts(problem)
     inner, outer = (counts_n, counts_m) if tile.outer == "x" else (counts_m, counts_n)
     outer *= tile.batches(problem)
-    fresh, reused = outer * counts_k, outer * (inner - 1) * counts_k // tile.deep
-    steps = fresh + reused
     units = outer if tile.column else outer * inner
 
-    if tile.body == "array":
-        step = _array_step_cycles(ArraySchedule.of(tile, problem.dtype, config), config)
-        deep = _array_step_cycles(ArraySchedule.of(tile.deepened(), problem.dtype, config), config)
-        fill, lane_step = 3 * tile.lanes - 1, 0.0
-    else:
-        of_body = _batch_step_cycles if tile.body == "batch" else _lane_step_cycles
-        step = deep = lane_step = of_body(tile, problem, config)
-        fill = 0
+    first = tile.leading(problem) if tile.lead else tile
+    step = deep = lead = _step_cycles(tile, problem, config)
+    if tile.deep > 1:
+        deep = _step_cycles(tile.deepened(), problem, config)
+    if tile.lead:
+        lead = _step_cycles(first, problem, config)
+    fill = 3 * tile.lanes - 1 if tile.body == "array" else 0
     tail = _program_cycles(fusion.tail, tile.block("y", problem), config) if fusion.tail else 0.0
     operands: tuple[Operand, Operand] = ("x", "w")
     streamed = [operand for operand in operands if operand != tile.stationary]
@@ -145,65 +156,74 @@ def cost_of(
         sum(_prologue_cycles(problem, fusion, tile, operand, config) for operand in these)
         for these in (operands, streamed)
     )
-    if tile.blocked:  # two loads, an addition and a store
-        beats = tile.n_slots * tile.m * problem.accumulator.bits / config.core.datapath_bits
-        step, deep = step + beats + _STEP_SCALAR_CYCLES, deep + beats + _STEP_SCALAR_CYCLES
     issue = config.dma.issue_cycles
     load = {operand: _operand_cycles(problem, fusion, tile, operand, config) + issue for operand in operands}
-    first_load, next_load = sum(load.values()), tile.deep * sum(load[operand] for operand in streamed)
+    lead_load = load
+    if tile.lead:
+        lead_load = {operand: _operand_cycles(problem, fusion, first, operand, config) + issue for operand in operands}
+    control = both + _STEP_SCALAR_CYCLES
+    fetched = _Steps(counts_k, sum(load.values()), step + control, sum(lead_load.values()), lead + control)
+    control = alone + _STEP_SCALAR_CYCLES
+    kept = [tile.deep * sum(loads[operand] for operand in streamed) for loads in (load, lead_load)]
+    deep_lead = lead if tile.lead else deep
+    reused = _Steps(counts_k // tile.deep, kept[0], deep + control, kept[1], deep_lead + control)
+    repeats = outer * (inner - 1)
     ends = _result_cycles(problem, fusion, tile, config) + issue
-    dram = fresh * first_load + reused * next_load + units * ends
-    compute = fresh * step + reused * deep + steps * _STEP_SCALAR_CYCLES + units * tail + fresh * both + reused * alone
+    dram = outer * fetched.loads + repeats * reused.loads + units * ends
+    compute = outer * fetched.computes + repeats * reused.computes + units * tail
     bound = total = max(dram, compute)
     if bound <= enough:
-        flow = _Flow(
-            inner=inner,
-            outer=outer,
-            depth=counts_k,
-            next_depth=counts_k // tile.deep,
-            column=tile.column,
-            step=deep + alone + _STEP_SCALAR_CYCLES,
-            first_step=step + both + _STEP_SCALAR_CYCLES,
-            tail=tail,
-            first_load=first_load,
-            next_load=next_load,
-            ends=ends,
-            latency=config.dram.latency_cycles + 2.0 * config.network.latency_cycles,
-        )
+        latency = config.dram.latency_cycles + 2.0 * config.network.latency_cycles
+        flow = _Flow(inner, outer, fetched, reused, tile.column, tail, ends, latency)
         total = max(bound, flow.cycles())
+    steps = outer * fetched.count + repeats * reused.count
+    on_lanes = units * tail + outer * fetched.count * both + repeats * reused.count * alone
+    multiplied = compute - on_lanes - steps * _STEP_SCALAR_CYCLES
+    on_arrays = tile.body == "array"
     return GemmCost(
-        array=fresh * step + reused * deep - steps * (fill + lane_step),
+        array=multiplied - steps * fill if on_arrays else 0.0,
         fill=float(steps * fill),
-        vector=steps * lane_step + units * tail + fresh * both + reused * alone,
+        vector=on_lanes if on_arrays else on_lanes + multiplied,
         dram=dram,
         scalar=float(steps * _STEP_SCALAR_CYCLES),
         total=total,
     )
 
 
+def _step_cycles(tile: GemmTile, problem: GemmProblem, config: NpuConfig) -> float:
+    """One step; with partial sums two loads, an addition and a store more."""
+    if tile.body == "array":
+        cycles = _array_step_cycles(ArraySchedule.of(tile, problem.dtype, config), config)
+    else:
+        of_body = _batch_step_cycles if tile.body == "batch" else _lane_step_cycles
+        cycles = of_body(tile, problem, config)
+    if tile.blocked:
+        cycles += tile.n_slots * tile.m * problem.accumulator.bits / config.core.datapath_bits + _STEP_SCALAR_CYCLES
+    return cycles
+
+
 @lru_cache(maxsize=4096)
 def _array_step_cycles(plan: ArraySchedule, config: NpuConfig) -> float:
     """Follow the pushes and pops of a step through queues, shadow weights and fill, as `array_step` orders them. Long
-    steps are continued at the rate of their last matrices."""
-    blocks = min(plan.blocks, plan.ahead + 3)
-    first = _follow(plan, blocks, config)
-    if blocks == plan.blocks:
+    steps are continued at the rate of their last matrices, two of which may differ."""
+    matrices = min(plan.matrices, plan.steady(accumulate=True) + 4)
+    first = _follow(plan, matrices, config)
+    if matrices == plan.matrices:
         return first
-    return first + (plan.blocks - blocks) * (first - _follow(plan, blocks - 1, config))
+    return first + (plan.matrices - matrices) * (first - _follow(plan, matrices - 2, config)) / 2
 
 
-def _follow(plan: ArraySchedule, blocks: int, config: NpuConfig) -> float:
+def _follow(plan: ArraySchedule, matrices: int, config: NpuConfig) -> float:
+    """One array: all do the same side by side."""
     lanes, queue, vector = config.core.lanes, config.array.queue_entries, plan.vector
-    per_pop = plan.slots * max(2.0 * vector * plan.sum_bits / config.core.datapath_bits, 8 / config.core.issue_width)
+    arrays = plan.slots * plan.parts
+    per_pop = arrays * max(2.0 * vector * plan.sum_bits / config.core.datapath_bits, 8 / config.core.issue_width)
     now = port_free = taken = loaded = shadow_free = inputs_free = 0.0
     shadow_waits = False
     ready: deque[float] = deque()
-    reading = 0.0  # until when the last push reads the register that the next one's operand is loaded into
-    for event in plan.events(blocks):
-        if event != "pop":
-            now = max(now, reading)
-        if event in ("first weights", "weights"):
-            first = event == "first weights"
+    for event in plan.events(matrices):
+        if event.kind == "weights":
+            first = event.number == 0
             start = max(taken, shadow_free) if first else taken
             now = max(now, port_free, start + plan.piece - queue)
             port_free, start = now + plan.piece, max(start, now)
@@ -211,17 +231,14 @@ def _follow(plan: ArraySchedule, blocks: int, config: NpuConfig) -> float:
             shadow_waits |= first
             taken = start + plan.piece
             loaded = max(loaded, taken)
-            reading = now + plan.piece - _RELOAD_CYCLES
-        elif event == "inputs":
+        elif event.kind == "inputs":
             start = max(now, inputs_free, loaded)
             now = max(now, start + vector - queue)
             start = max(now, start)
             shadow_free, shadow_waits = (start if shadow_waits else shadow_free), False
             inputs_free = start + vector
             ready.append(start + 2 * lanes - 1)
-            reading = now + vector - _RELOAD_CYCLES
         else:
-            reading = 0.0
             now = max(now + per_pop, ready.popleft())
     return now + vector + per_pop
 

@@ -5,12 +5,14 @@ In: a problem, what is fused, the machine. Out: values. A step multiplies X[m, k
 axes. Steps run k innermost; of the two operands the one that the inner tile loop does not index
 stays in the scratchpad over that loop (`stationary`), with a copy for each k tile; where that is too much, none does.
 Once all of a stationary X is there, a step may take several of its k tiles at once (`deep`): the arrays are filled and
-drained less often, and nothing waits for a large first load.
+drained less often, and nothing waits for a large first load. Where there are few result tiles, the first of their k
+tiles may be smaller (`lead`): its load, which nothing hides, is short, and while it is multiplied the next one loads.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from math import prod
 from typing import Literal
 
@@ -23,7 +25,7 @@ from pytorchsim.templates.stages import plan_stages
 from pytorchsim.templates.tile import Tile
 from pytorchsim.templates.vector_shape import LARGEST_GROUP, vector_shape
 
-__all__ = ["RESULT", "ROWS_AT_ONCE", "Block", "GemmTile", "Stationary", "fused_tile", "program_blocks"]
+__all__ = ["LEAD", "RESULT", "ROWS_AT_ONCE", "Block", "GemmTile", "Stationary", "fused_tile", "program_blocks"]
 
 Stationary = Literal["x", "w", "none"]
 
@@ -39,7 +41,8 @@ _MOST_VECTORS_AT_ONCE = 4
 class Block:
     """What a buffer holds of a frame: `sizes` along its axes. The axes `lane` are spread over the lanes one by one, as
     one group (none: all of it is in every lane). In the lane there are `slots` runs of `pitch` elements; the last
-    `walked` axes lie densely at a run's start. `copied`: each element stands so often side by side."""
+    `walked` axes lie densely at a run's start. `copied`: each element stands so often side by side. `ragged`: axes
+    along which the last tile reaches beyond the frame even if their sizes divide it: the first tile is smaller."""
 
     sizes: tuple[int, ...]
     lane: tuple[int, ...]
@@ -47,6 +50,7 @@ class Block:
     slots: int
     pitch: int
     copied: int = 1
+    ragged: tuple[int, ...] = ()
 
     @property
     def elements(self) -> int:
@@ -62,10 +66,11 @@ class Block:
 @dataclass(frozen=True)
 class GemmTile:
     """Sizes of the row and of the product axes, `n_slots` times `lanes` columns; `vector` elements are handled at once:
-    products on the lanes, else rows. `row_parts`: arrays with the same weights that share the rows. `column`: the
-    result's buffer holds all rows of its columns, not those of a tile. `blocked`: a step sums into a buffer of its own,
-    which is then added to the result: rounding errors of long sums. Where batches lie over the lanes, `n_slots`
-    columns, `lanes` batches."""
+    products on the lanes, else rows. `parts`: arrays that share their columns and divide the work
+    (`array_schedule.py`). `column`: the result's buffer holds all rows of its columns, not those of a tile.
+    `blocked`: a step sums into a buffer of its own, which is then added to the result: rounding errors of long sums.
+    Where batches lie over the lanes, `n_slots` columns, `lanes` batches. `lead`: products along the cut axis of the
+    first step of a result; 0: as many as in the others."""
 
     body: Body
     m_sizes: tuple[int, ...]
@@ -77,13 +82,14 @@ class GemmTile:
     column: bool = False
     deep: int = 1
     blocked: bool = False
-    row_parts: int = 1
+    parts: int = 1
+    lead: int = 0
 
     @property
     def m(self) -> int:
-        """Rows of a step, in whole vectors of every array."""
+        """Rows of a step, in whole vectors."""
         rows = prod(self.m_sizes)
-        unit = self.vector * self.row_parts
+        unit = self.vector
         if self.body == "lanes":
             unit = min(ROWS_AT_ONCE, max(2, 1 << (rows - 1).bit_length()))
         elif self.body == "batch":
@@ -113,8 +119,8 @@ class GemmTile:
 
     @property
     def arrays(self) -> int:
-        """Arrays in use: each has its columns and its part of the rows."""
-        return self.n_slots * self.row_parts if self.body == "array" else 0
+        """Arrays in use: `parts` for each `lanes` columns."""
+        return self.n_slots * self.parts if self.body == "array" else 0
 
     @property
     def outer(self) -> Operand:
@@ -130,8 +136,10 @@ class GemmTile:
 
     def axis_counts(self, role: Role, problem: GemmProblem) -> tuple[int, ...]:
         """Tiles along each axis of a group."""
+        lead = self.lead if role == "k" else 0
         return tuple(
-            -(-extent // size) for extent, size in zip(problem.axes(role), self.sizes(role, problem), strict=True)
+            -(-(extent - lead) // size) + (lead > 0) if size < extent else 1
+            for extent, size in zip(problem.axes(role), self.sizes(role, problem), strict=True)
         )
 
     def counts(self, problem: GemmProblem) -> tuple[int, int, int]:
@@ -147,8 +155,25 @@ class GemmTile:
         """What a step does once the stationary operand is there."""
         return replace(self, k_sizes=(self.k_sizes[0] * self.deep,), deep=1) if self.deep > 1 else self
 
+    def leading(self, problem: GemmProblem) -> GemmTile:
+        """What the first step of a result does."""
+        sizes = zip(self.k_sizes, problem.k_axes, strict=True)
+        return replace(self, k_sizes=tuple(self.lead if size < extent else size for size, extent in sizes), lead=0)
+
+    def _ragged(self, part: Part, problem: GemmProblem) -> tuple[int, ...]:
+        """Axes of a part's frame along which the last tile is not whole because of the first one's size."""
+        if not self.lead or part == "y":
+            return ()
+        first = sum(len(problem.axes(role)) for role in takewhile(lambda role: role != "k", problem.roles(part)))
+        axes = enumerate(zip(self.k_sizes, problem.k_axes, strict=True), first)
+        return tuple(axis for axis, (size, extent) in axes if size < extent and (extent - self.lead) % size)
+
     def block(self, part: Part, problem: GemmProblem) -> Block:
         """What one copy of a part's buffer holds."""
+        block, ragged = self._whole(part, problem), self._ragged(part, problem)
+        return replace(block, ragged=ragged) if ragged else block
+
+    def _whole(self, part: Part, problem: GemmProblem) -> Block:
         batch, group, run = problem.roles(part)
         sizes = tuple(size for role in (batch, group, run) for size in self.sizes(role, problem))
         rank, walked, batches = len(sizes), problem.walked(part), len(problem.batch_axes)
@@ -170,7 +195,10 @@ class GemmTile:
 
     def copies(self, operand: Operand, problem: GemmProblem, *, computed: bool) -> int:
         """Buffers of an operand: one per k tile where it is stationary, else one to use and one to fill. A streamed
-        operand that a prologue computes is filled just before it is used."""
+        operand that a prologue computes is filled just before it is used. A smaller first k tile has a buffer of its
+        own."""
+        if operand == self.stationary and self.lead:
+            return self.counts(problem)[2] - 1
         if operand == self.stationary:
             return max(2, self.counts(problem)[2])
         return 1 if computed else 2
@@ -182,20 +210,23 @@ class GemmTile:
             "n": self.n,
             "k": self.k,
             "arrays": self.arrays,
-            "row_parts": self.row_parts,
+            "parts": self.parts,
             "stationary_x": int(self.stationary == "x"),
             "stationary_w": int(self.stationary == "w"),
             "column": int(self.column),
             "deep": self.deep,
             "blocked": int(self.blocked),
+            "lead": self.lead,
             **_by_axis("m", self.m_sizes),
             **_by_axis("k", self.k_sizes),
         }
 
     def label(self) -> str:
         """Short, for messages."""
-        return f"{self.m}x{self.n}x{self.k}, {self.stationary.upper()} stays" + (
-            f", {self.deep} deep" if self.deep > 1 else ""
+        return (
+            f"{self.m}x{self.n}x{self.k}, {self.stationary.upper()} stays"
+            + (f", {self.deep} deep" if self.deep > 1 else "")
+            + (f", {self.lead} first" if self.lead else "")
         )
 
     def buffers(self, problem: GemmProblem, fusion: GemmFusion, config: NpuConfig) -> dict[str, BufferNeed]:
@@ -215,6 +246,10 @@ class GemmTile:
                 for number, access in enumerate(program.loads):
                     elements = fused.elements(row_level=program.is_row_level(access))
                     needs[f"{operand}_in{number}"] = BufferNeed(elements, access.dtype, 2)
+        if self.lead:
+            first = self.leading(problem)
+            for operand in operands:
+                needs[LEAD + operand] = BufferNeed(first.block(operand, problem).elements, problem.dtype, 1)
         block = self.block("y", problem)
         needs["y"] = BufferNeed(block.elements, problem.accumulator, 2)
         if self.blocked:
@@ -240,6 +275,9 @@ def program_blocks(tail: LoopProgram) -> list[tuple[str, Access, int]]:
     stores = [(f"out{number}", store.access, 2) for number, store in enumerate(tail.stores)]
     return loads + stores
 
+
+LEAD = "lead_"
+"""Of names: what serves the first step of a result."""
 
 RESULT = "<result>"
 """The name under which a tail reads the accumulated result."""

@@ -8,6 +8,7 @@ tensor's end are bounds; a load fills with zeros.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from pytorchsim.target.descriptor import MAX_BOUNDS, MAX_RANK, Axis, Bound, Descriptor, TransferOp
 from pytorchsim.templates.gemm_tile import Block
@@ -47,7 +48,8 @@ def block_transfer(
     limits = [(guard.position.offset, guard.position.strides, guard.extent) for guard in access.guards]
     guarded = {axis for _, steps, _ in limits for axis in range(walked, len(frame)) if steps[axis]}
     for axis in axes:
-        if frame[axis] % block.sizes[axis] and not (op is TransferOp.LOAD and axis in guarded):
+        overhangs = frame[axis] % block.sizes[axis] or axis in block.ragged
+        if overhangs and not (op is TransferOp.LOAD and axis in guarded):
             limits.append((0, tuple(int(other == axis) for other in range(len(frame))), frame[axis]))
     lines = [
         _Line(
@@ -82,14 +84,16 @@ def block_transfer(
     return BlockTransfer(descriptor, tuple(line.origins for line in lines))
 
 
-def clearing_transfer(access: Access, elements: int, slot: int) -> Descriptor:
-    """Zeros in a whole buffer: a load of what does not exist."""
+def clearing_transfer(access: Access, block: Block, slot: int) -> Descriptor:
+    """Zeros behind each run of a block, where no load writes: a load of what does not exist."""
+    run = prod(block.sizes[len(block.sizes) - block.walked :])
     return Descriptor(
         slot=slot,
         op=TransferOp.LOAD,
         dtype=access.dtype,
-        axes=(Axis(elements, 0, 1),),
-        bounds=(Bound(0, (0,), 0),),
+        axes=(Axis(block.slots, 0, block.pitch), Axis(block.pitch - run, 0, 1)),
+        spad_address=run * access.dtype.bytes,
+        bounds=(Bound(0, (0, 0), 0),),
     )
 
 

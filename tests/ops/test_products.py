@@ -41,6 +41,21 @@ def test_grid(config: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("config", "shape", "results"),
+    [("tpuv3", (40, 900, 256), 1), ("tpuv3", (100, 700, 100), 1), ("mobile", (17, 100, 9), 2)],
+    ids=str,
+)
+def test_a_smaller_first_tile(config: str, shape: tuple[int, int, int], results: int) -> None:
+    """Few result tiles: their first k tile is smaller. What is left over is not a multiple of the others' size."""
+    m, k, n = shape
+    x, w = torch.randn(m, k), torch.randn(k, n)
+    torch.testing.assert_close(compile_for(torch.mm, config)(x, w), x @ w, rtol=1e-4, atol=1e-4)
+    (kernel,) = pytorchsim.report().to_dict()["kernels"]
+    assert kernel["tile"]["lead"] > 0
+    assert -(-n // kernel["tile"]["n"]) == results
+
+
+@pytest.mark.parametrize(
     "shape", [(LONG, 7, 129), (LONG, 63, 8), (8, 63, LONG), (129, 8, LONG), (1, 129, LONG)], ids=str
 )
 @pytest.mark.parametrize("config", ["tpuv3", "tiny"])

@@ -10,7 +10,7 @@ import torch
 import pytorchsim
 from pytorchsim.config import load_config
 from pytorchsim.target import dtypes
-from pytorchsim.templates.array_step import instruction_counts
+from pytorchsim.templates.array_schedule import instruction_counts
 from pytorchsim.templates.gemm_tile import GemmTile
 
 
@@ -61,21 +61,28 @@ def test_1024() -> None:
 @pytest.mark.parametrize("shape", [(512, 512, 512), (61, 784, 256), (128, 63, 56), (1000, 129, 300)], ids=str)
 @pytest.mark.parametrize("config", ["tpuv3", "mobile"])
 def test_arrays_do_all_the_multiplying(shape: tuple[int, int, int], config: str) -> None:
-    # Executed pushes and pops are those of every step: per block of weights, in each array lanes rows in pieces and the
-    # rows of its part in vectors out; each part of the rows in once for all its arrays.
+    # Executed pushes and pops are those of every step: in each array lanes rows of weights in pieces; of each block of
+    # products every vector of rows in once, out once for each slot of columns. Arrays of one slot share what divides
+    # (blocks of weights, each in one array) and what is left over (each in all of them).
     m, k, n = shape
     machine = load_config(config)
     kernel = product(m, k, n, config, "functional+timing")
     tile = kernel["tile"]
     vector = min(32, 1 << (m - 1).bit_length())
     lanes = machine.core.lanes
-    steps = -(-m // tile["m"]) * -(-n // tile["n"]) * -(-k // tile["k"])
-    piece = min(lanes, 32)
-    parts, rows = tile["row_parts"], tile["m"] // tile["row_parts"] // vector
-    per_block = tile["arrays"] * lanes // piece + rows * (parts + tile["arrays"])
-    assert kernel["instructions"]["array"] == steps * tile["k"] // lanes * per_block
-    step = GemmTile("array", (tile["m"],), tile["arrays"] // parts, (tile["k"],), "x", vector, lanes, row_parts=parts)
-    assert instruction_counts(step, dtypes.F32, machine) == tile["k"] // lanes * per_block
+    results = -(-m // tile["m"]) * -(-n // tile["n"])
+    pieces = lanes // min(lanes, 32)
+    parts, slots = tile["parts"], tile["n"] // lanes
+
+    def of_step(products: int) -> int:
+        blocks = products // lanes
+        matrices = slots * (blocks // parts * parts + blocks % parts * parts)
+        return matrices * pieces + blocks * tile["m"] // vector * (1 + slots)
+
+    first, following = tile["lead"], -(-(k - tile["lead"]) // tile["k"])
+    assert kernel["instructions"]["array"] == results * (of_step(first) + following * of_step(tile["k"]))
+    step = GemmTile("array", (tile["m"],), slots, (tile["k"],), "x", vector, lanes, parts=parts)
+    assert instruction_counts(step, dtypes.F32, machine) == of_step(tile["k"])
 
 
 def test_the_estimate_is_close() -> None:
@@ -93,8 +100,10 @@ def test_few_rows_are_bound_by_their_weights() -> None:
 
 def test_half_precision_moves_half_the_bytes() -> None:
     torch._dynamo.reset()
-    x, w = torch.randn(512, 512).half(), torch.randn(512, 512).half()
+    x, w = torch.randn(256, 256).half(), torch.randn(256, 256).half()
     torch.compile(torch.mm, backend="pytorchsim", options={"mode": "timing", "strict": True})(x, w)
     (kernel,) = pytorchsim.report().to_dict()["kernels"]
-    assert kernel["burst_bytes"] == 3 << 19
-    assert kernel["cycles"] < product(512, 512, 512)["cycles"]
+    full = product(256, 256, 256)
+    assert full["burst_bytes"] == 3 << 18
+    assert kernel["burst_bytes"] == 3 << 17
+    assert kernel["cycles"] < full["cycles"]

@@ -189,8 +189,7 @@ def bytes_by_hand(tile: GemmTile, problem: GemmProblem, lanes: int) -> tuple[int
     size, rows, products = problem.dtype.bytes, math.prod(tile.m_sizes), math.prod(tile.k_sizes)
     slots = tile.n_slots
     if problem.body == "array":
-        unit = tile.vector * tile.row_parts
-        rows, matrices = -(-rows // unit) * unit, -(-products // lanes)
+        rows, matrices = -(-rows // tile.vector) * tile.vector, -(-products // lanes)
         x, w = rows * matrices, slots * matrices * lanes
     elif problem.body == "batch":
         vectors = -(-rows // tile.vector)
@@ -200,12 +199,20 @@ def bytes_by_hand(tile: GemmTile, problem: GemmProblem, lanes: int) -> tuple[int
         unit = min(8, max(2, 1 << (rows - 1).bit_length()))
         rows, products = -(-rows // unit) * unit, -(-products // tile.vector) * tile.vector
         x, w = rows * products, slots * products
-    k_tiles = math.prod(-(-extent // part) for extent, part in zip(problem.k_axes, tile.k_sizes, strict=True))
-    copies = {part: max(2, k_tiles) if tile.stationary == part else 2 for part in ("x", "w")}
+    k_tiles = math.prod(  # of the same size
+        -(-(extent - tile.lead) // part) if part < extent else 1
+        for extent, part in zip(problem.k_axes, tile.k_sizes, strict=True)
+    )
+    copies = {part: max(1 if tile.lead else 2, k_tiles) if tile.stationary == part else 2 for part in ("x", "w")}
+    first = 0
+    if tile.lead:  # a smaller first k tile: once, in buffers of its own
+        inner = math.prod(part for part, extent in zip(tile.k_sizes, problem.k_axes, strict=True) if part == extent)
+        matrices = -(-tile.lead * inner // lanes)
+        first = rounded(rows * matrices, size) + rounded(slots * matrices * lanes, size)
     y = rounded(slots * rows, problem.accumulator.bytes)
     partial = y if tile.blocked else 0
-    total = copies["x"] * rounded(x, size) + copies["w"] * rounded(w, size) + 2 * y + partial
-    return total, rounded(x, size) + rounded(w, size) + y + partial
+    total = copies["x"] * rounded(x, size) + copies["w"] * rounded(w, size) + 2 * y + partial + first
+    return total, rounded(x, size) + rounded(w, size) + y + partial + first
 
 
 @pytest.mark.parametrize("config", ["tpuv3", "tiny"])
@@ -234,7 +241,11 @@ def test_every_tile_is_tried_and_the_cheapest_taken(config: str) -> None:
         expected = set(
             itertools.product(tuples(problem.k_axes, units[problem.body] or vector, sliced=True), ("x", "w", "none"))
         )
-        assert {(c.tile.k_sizes, c.tile.stationary) for c in found.all} == expected
+        assert {(c.tile.k_sizes, c.tile.stationary) for c in found.all if not c.tile.lead} == expected
+        for tile in (c.tile for c in found.all if c.tile.lead):
+            (extent,) = (extent for size, extent in zip(tile.k_sizes, problem.k_axes, strict=True) if size < extent)
+            assert 0 < tile.lead < extent
+            assert tile.leading(problem).k_blocks <= tile.k_blocks
         if len(problem.m_axes) > 1:
             assert {c.tile.m_sizes for c in found.all} == tuples(problem.m_axes, 1, sliced=False)
         if found.chosen is not None and found.chosen.cost is not None:

@@ -42,11 +42,13 @@ def bytes_by_hand(tile: object, sizes: GemmProblem, lanes: int) -> int:
         return -(-elements * size // BUFFER_GRANULE_BYTES) * BUFFER_GRANULE_BYTES
 
     m, slots, k, held = tile.m, tile.n_slots, tile.k, tile.stationary  # type: ignore[attr-defined]
-    k_tiles, size = -(-sizes.k // k), sizes.dtype.bytes
+    lead = tile.lead  # type: ignore[attr-defined]
+    k_tiles, size = -(-(sizes.k - lead) // k), sizes.dtype.bytes  # of the same size
     x = m * (k // lanes) if tile.body == "array" else m * k  # type: ignore[attr-defined]
     w, deep = slots * k, tile.deep  # type: ignore[attr-defined]
-    copies = {part: max(2, k_tiles) if held == part else 2 for part in ("x", "w")}
+    copies = {part: (k_tiles if lead else max(2, k_tiles)) if held == part else 2 for part in ("x", "w")}
     total = copies["x"] * rounded(x, size) + copies["w"] * rounded(w * (deep if held == "x" else 1), size)
+    total += rounded(m * lead // lanes, size) + rounded(slots * lead, size)
     total += 2 * rounded(slots * m, sizes.accumulator.bytes)
     return total + (rounded(slots * m, sizes.accumulator.bytes) if tile.blocked else 0)  # type: ignore[attr-defined]
 
