@@ -247,10 +247,11 @@ def _has(case: PoolCase, x: torch.Tensor) -> bool:
 
 
 def test_integer_types() -> None:
-    """Those that eager has."""
+    """Those that eager has: each type in one pool, each pool with a narrow and the widest type."""
     dtypes = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.bool)
-    pools = [GROUPS[group][0] for group in ("max", "max of volumes", "average", "adaptive max")]
-    asked = [(case, _values(case.shape, dtype)) for dtype, case in product(dtypes, pools)]
+    first, *others = [GROUPS[group][0] for group in ("max", "max of volumes", "average", "adaptive max")]
+    pairs = [*product(dtypes, [first]), *product((torch.uint8, torch.int64), others)]
+    asked = [(case, _values(case.shape, dtype)) for dtype, case in pairs]
     cases, inputs = zip(*[(case, x) for case, x in asked if _has(case, x)], strict=True)
     assert torch.int64 in {x.dtype for x in inputs}
     _check(cases, inputs, "mobile")
