@@ -233,14 +233,15 @@ class Stages:
     @property
     def pushes_late(self) -> bool:
         """Whether weights are pushed a piece later: where they are rounded before, which waits for all results of an
-        exponential, and where sums are not popped already a round behind their values."""
-        return self._problem.dtype != F32 and self._tile.value_lag > 2
+        exponential."""
+        return self._problem.dtype != F32
 
-    def push_weight(self, weight: ir.Value, *, first: bool) -> None:
-        """As weights of the array that multiplies values."""
+    def push_weight(self, weight: ir.Value, *, first: bool) -> ir.Value:
+        """As weights of the array that multiplies values; returns what is pushed."""
         dtype = self._problem.dtype
         value = to_memory(weight, dtype, self._tile.vector)
         builders.push_weights(value, array=self._value_array, dtype=dtype, first=first)
+        return value
 
     def begin_total(self, state: State, block: Block, factor: ir.Value | None = None) -> None:
         """The row's total so far, brought to its new highest score. `factor`: where it is loaded already."""

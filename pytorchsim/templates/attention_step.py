@@ -183,6 +183,7 @@ class _Round:
     folding: list[Callable[[], None]] = field(default_factory=list)
     parts: int = 0
     pushed_keys: ir.Value | None = None
+    pushed_weight: ir.Value | None = None
 
 
 class _Pipeline:
@@ -248,8 +249,9 @@ class _Pipeline:
         for piece in range(self._pieces):
             self._piece(now, piece, state)
         self._keep_sums(now, self._add_sums(now))
-        if now.pushed_keys is not None:
-            builders.keep([now.pushed_keys])
+        for pushed in (now.pushed_keys, now.pushed_weight):
+            if pushed is not None:
+                builders.keep([pushed])
 
     def _piece(self, now: _Round, piece: int, state: State) -> None:
         """What a stage computes for a piece stands apart from what it waits for. Whoever writes a register that is
@@ -273,7 +275,7 @@ class _Pipeline:
         self._fold(now, 2 * piece)
         finished = self._add_sums(now)
         self._pop_sums(now, piece)
-        self._weights(piece, state, weight)
+        self._weights(now, piece, state, weight)
         if piece == 0 and now.values and stages.pushes_late:
             kept += self._push_values(now.values)
         self._fold(now, 2 * piece + 1)
@@ -291,14 +293,18 @@ class _Pipeline:
         self._stages.push_values(values)
         return values
 
-    def _weights(self, piece: int, state: State, weight: ir.Value | None) -> None:
+    def _weights(self, now: _Round, piece: int, state: State, weight: ir.Value | None) -> None:
         """The weights before are added, these are pushed; those before where they are rounded first."""
         pushed, first = (state.weight, min(1, self._pieces - 1)) if self._stages.pushes_late else (weight, 0)
         if state.weight is not None:
             self._stages.add_weight(state)
         state.weight = weight
+        if now.pushed_weight is not None:
+            builders.keep([now.pushed_weight])
+        now.pushed_weight = None
         if pushed is not None:
-            self._stages.push_weight(pushed, first=piece == first)
+            rounded = self._stages.push_weight(pushed, first=piece == first)
+            now.pushed_weight = rounded if rounded != pushed else None
 
     def _turn_rows(self, now: _Round, state: State, factor: ir.Value | None) -> None:
         """The last weights of a block have ended its total."""
