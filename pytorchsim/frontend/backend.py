@@ -23,6 +23,7 @@ from pytorchsim.frontend import attention_lowerings as _attention_lowerings  # n
 from pytorchsim.frontend import average_pool_lowerings as _average_pool_lowerings  # noqa: F401  importing it registers
 from pytorchsim.frontend import convolution_lowerings as _convolution_lowerings  # noqa: F401  importing it registers
 from pytorchsim.frontend import division_lowerings as _division_lowerings  # noqa: F401  importing it registers
+from pytorchsim.frontend import in_place_scatters as _in_place_scatters  # noqa: F401  importing it registers
 from pytorchsim.frontend import index_lowerings as _index_lowerings  # noqa: F401  importing it registers
 from pytorchsim.frontend import integer_lowerings as _integer_lowerings  # noqa: F401  importing it registers
 from pytorchsim.frontend import max_pool_lowerings as _max_pool_lowerings  # noqa: F401  importing it registers

@@ -11,7 +11,7 @@ from typing import Any
 
 import sympy
 import torch
-from torch._inductor import ir
+from torch._inductor import inductor_prims, ir
 from torch._inductor.lowering import (
     check_and_broadcast_indices,
     clone,
@@ -152,6 +152,7 @@ def _scatter_into(x: ir.TensorBox, dim: int, index: ir.TensorBox, src: Any, mode
         return x
     dim = dim % len(target.get_size())
     target.realize()
+    index, src = _apart(index, target), _apart(src, target)
     load_index = index.make_loader()
     extent = target.get_size()[dim]
 
@@ -171,6 +172,17 @@ def _scatter_into(x: ir.TensorBox, dim: int, index: ir.TensorBox, src: Any, mode
 
     _register_scatter(target, values, index.get_size(), place, mode)
     return x
+
+
+def _apart(value: Any, target: ir.TensorBox) -> Any:
+    """`value` as it is before `target` changes: a copy if it is computed from `target` or a view of it."""
+    if not isinstance(value, ir.TensorBox):
+        return value
+    copy = clone(value)  # a view's own names are those that its source was computed from
+    if ir.try_get_name(target) not in copy.get_read_names():
+        return value
+    copy.realize()
+    return copy
 
 
 def _register_scatter(
@@ -206,7 +218,24 @@ def _index_put(x: ir.TensorBox, indices: Sequence[Any], values: ir.TensorBox, ac
 
 @lowers(aten.index_put_.default)
 def _index_put_in_place(x: ir.TensorBox, indices: Sequence[Any], values: ir.TensorBox, accumulate: bool = False) -> Any:
-    return _accumulated(x, indices, values) if _stock_refuses(x, indices, accumulate) else None
+    if _stock_refuses(x, indices, accumulate):
+        return _accumulated(x, indices, values)
+    return _kept_apart(lowerings[aten.index_put_.default], x, indices, values, accumulate)
+
+
+@lowers(inductor_prims._unsafe_index_put_)
+def _unsafe_index_put_in_place(
+    x: ir.TensorBox, indices: Sequence[Any], values: ir.TensorBox, accumulate: bool = False
+) -> Any:
+    return _kept_apart(lowerings[inductor_prims._unsafe_index_put_], x, indices, values, accumulate)
+
+
+def _kept_apart(
+    stock: Callable[..., Any], x: ir.TensorBox, indices: Sequence[Any], values: ir.TensorBox, accumulate: bool
+) -> Any:
+    """Inductor's lowering, with operands that do not change while it stores: it leaves views of `x` as they are."""
+    x.realize()
+    return stock(x, [_apart(index, x) for index in indices], _apart(values, x), accumulate)
 
 
 def _stock_refuses(x: ir.TensorBox, indices: Sequence[Any], accumulate: bool) -> bool:
@@ -218,10 +247,10 @@ def _stock_refuses(x: ir.TensorBox, indices: Sequence[Any], accumulate: bool) ->
 def _accumulated(x: ir.TensorBox, indices: Sequence[Any], values: ir.TensorBox) -> ir.TensorBox:
     """x[indices] += values, duplicates included."""
     target = x if x.get_size() else view(x, [1])
-    values = to_dtype(values, x.get_dtype())
-    broadcast, tensors = check_and_broadcast_indices(indices, x.get_device())
-    loaders = [index.make_loader() if index is not None else None for index in broadcast]
     target.realize()
+    values = _apart(to_dtype(values, x.get_dtype()), target)
+    broadcast, tensors = check_and_broadcast_indices(indices, x.get_device())
+    loaders = [_apart(index, target).make_loader() if index is not None else None for index in broadcast]
     sizes = list(target.get_size())
     shape = list(broadcast[tensors[0]].get_size())
     extents = sizes[: len(broadcast)]
