@@ -1,9 +1,10 @@
-"""The timing simulator's memory alone: `python -m benchmarks.memory` prints two tables in Markdown.
+"""The timing simulator's memory alone: `python -m benchmarks.memory` prints tables in Markdown.
 
 *Bandwidth and latency*: one engine reads 4 MiB, in order or one burst at random addresses after another, with so many
 bursts on their way at most (`dma.max_outstanding`); the mean latency is from an engine's request to its answer, network
 and controller included. Every burst is simulated; the figures are the same on every machine (docs/memory.md has them).
 *Speed*: bursts per second of this computer, on one core, best of three.
+*Length*: the host's peak memory in timing mode for models of 8 and 32 encoder blocks on device `meta`.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from __future__ import annotations
 import argparse
 import random
 import time
+from collections.abc import Callable
 from typing import Any
 
+from benchmarks.length import in_fresh_process
 from pytorchsim import _native
 from pytorchsim.config import NpuConfig, load_config
 from pytorchsim.simulator.timing import LaunchTiming, simulate
@@ -90,17 +93,25 @@ def speed() -> str:
     return "\n".join(lines)
 
 
+def length() -> str:
+    """Peak host memory by number of encoder blocks."""
+    lines = ["| blocks | weights, MiB | peak memory, MiB | before the model, MiB |", "|---|---|---|---|"]
+    for count in (8, 32):
+        figures = in_fresh_process("blocks", str(count))
+        cells = (figures[name] for name in ("weights_mib", "peak_mib", "before_mib"))
+        lines.append(f"| {count} | {' | '.join(f'{cell:,.0f}' for cell in cells)} |")
+    return "\n".join(lines)
+
+
+TABLES: dict[str, Callable[[], str]] = {"curve": curve, "speed": speed, "length": length}
+
+
 def main() -> None:
     """Print the tables, or the one asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("table", choices=["curve", "speed", "both"], nargs="?", default="both")
+    parser.add_argument("table", choices=[*TABLES, "all"], nargs="?", default="all")
     chosen = parser.parse_args().table
-    if chosen != "speed":
-        print(curve())
-    if chosen == "both":
-        print()
-    if chosen != "curve":
-        print(speed())
+    print("\n\n".join(table() for name, table in TABLES.items() if chosen in (name, "all")))
 
 
 if __name__ == "__main__":

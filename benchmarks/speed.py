@@ -26,6 +26,7 @@ from torch import nn
 
 import pytorchsim
 from benchmarks import memory
+from benchmarks.length import in_fresh_process
 
 REPEATS = 7
 
@@ -150,6 +151,8 @@ def main() -> None:
             f"{f['cycles']:,.0f}",
         )
     Console(width=130).print(table)
+    stages = ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in in_fresh_process("resnet18").items())
+    print(f"\nResNet-18 of one image, timing only, warm, in seconds: {stages}")
     print("\nThe timing simulator alone:\n" + memory.speed())
 
 

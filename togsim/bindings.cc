@@ -266,6 +266,14 @@ void bind_machine(nb::module_& module) {
       "params"_a, "cores"_a, "memories"_a, "packets"_a,
       "closed"_a = std::vector<std::pair<uint32_t, uint64_t>>(),
       "Cycles in which packets (source, target, bytes, response, cycle) arrive.");
+  using npu::timing::L2Params;
+  nb::class_<L2Params>(module, "L2Params", "Names as in NpuConfig.")
+      .def_rw("shared", &L2Params::shared)
+      .def_rw("sets", &L2Params::sets)
+      .def_rw("ways", &L2Params::ways)
+      .def_rw("line_bytes", &L2Params::line_bytes)
+      .def_rw("bytes_per_cycle", &L2Params::bytes_per_cycle)
+      .def_rw("latency_cycles", &L2Params::latency_cycles);
   const auto dma = [](TimingParams& p) -> npu::timing::DmaParams& { return p.system.dma; };
   const auto ideal = [](TimingParams& p) -> npu::timing::IdealMemoryParams& { return p.system.ideal; };
   nb::class_<TimingParams>(module, "TimingParams", "Figures of DMA, network and DRAM; names as in NpuConfig.")
@@ -277,6 +285,8 @@ void bind_machine(nb::module_& module) {
       .def_prop_ro(
           "network", [](TimingParams& p) -> NetworkParams& { return p.system.network; },
           nb::rv_policy::reference_internal)
+      .def_prop_ro(
+          "l2", [](TimingParams& p) -> L2Params& { return p.system.l2; }, nb::rv_policy::reference_internal)
       .def_prop_rw(
           "dma_issue_cycles", [dma](TimingParams& p) { return dma(p).issue_cycles; },
           [dma](TimingParams& p, uint64_t v) { dma(p).issue_cycles = v; })
@@ -344,23 +354,29 @@ void bind_simulator(nb::module_& module) {
       .def_ro("cores", &TimingResult::cores)
       .def_ro("dma", &TimingResult::dma)
       .def_ro("components", &TimingResult::components)
+      .def_prop_ro("dram_read_bursts", [](const TimingResult& r) { return r.memory.read_bursts; })
+      .def_prop_ro("dram_written_bursts", [](const TimingResult& r) { return r.memory.written_bursts; })
       .def_prop_ro("dram_busy_cycles", [](const TimingResult& r) { return r.memory.busy_cycles; });
+
+  nb::class_<npu::timing::L2Tags>(module, "L2Tags", "What the L2 holds, from launch to launch.")
+      .def(nb::init<const npu::timing::L2Params&, uint32_t>(), "params"_a, "burst_bytes"_a)
+      .def("begin", &npu::timing::L2Tags::begin, "resident"_a);
 
   module.def(
       "simulate",
-      [](const TimingParams& params, const std::vector<const npu::Trace*>& traces) {
+      [](const TimingParams& params, const std::vector<const npu::Trace*>& traces, npu::timing::L2Tags* l2) {
         const auto stop = [] {  // a Python signal handler raised: Ctrl-C
           const nb::gil_scoped_acquire gil;
           return PyErr_CheckSignals() != 0;
         };
         try {
           const nb::gil_scoped_release release;
-          return npu::timing::simulate(params, traces, stop);
+          return npu::timing::simulate(params, traces, stop, l2);
         } catch (const npu::timing::Stopped&) {
           throw nb::python_error();
         }
       },
-      "params"_a, "traces"_a);
+      "params"_a, "traces"_a, "l2"_a = nb::none());
   module.def(
       "count_bursts",
       [](const RunTuple& runs, uint32_t burst_bytes) {

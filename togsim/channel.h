@@ -16,6 +16,7 @@ struct BurstRequest {
   uint32_t bank = 0;
   uint32_t token = 0;  // the owner's name for it
   bool store = false;
+  uint64_t burst = 0;  // address / burst_bytes
 };
 
 // Whom a channel tells what it did.

@@ -66,9 +66,9 @@ void FlowDma::send(Tick until) {
       if (sent >= until) return;
       next_send_ = sent + job.burst_ticks;
       window_.begin();
-      path_.request(core_, pending_.first++, job.store, sent, number);
       --pending_.count;
       --job.unsent;
+      path_.request(core_, pending_.first++, job.store, sent, number);
     }
     queue_.pop_front();
   }

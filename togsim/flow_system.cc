@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <bit>
+
 #include "flow_channel.h"
 #include "flow_dma.h"
 #include "flow_network.h"
@@ -8,13 +11,15 @@ namespace {
 
 class FlowSystem final : public MemorySystem, public FlowPath, public Actor {
  public:
-  FlowSystem(EventQueue& events, uint32_t cores, const MemorySystemParams& params)
+  FlowSystem(EventQueue& events, uint32_t cores, const MemorySystemParams& params, L2Tags* tags)
       : events_(events),
         params_(params),
         map_(params.geometry),
         network_(cores, static_cast<uint32_t>(params.units()), params.geometry.burst_bytes, params.network),
         controller_(to_ticks(params.memory_cycles())),
-        stretch_(std::max(kTicksPerCycle, controller_ + 2 * network_.shortest())) {
+        stretch_(std::max(kTicksPerCycle, controller_ + 2 * network_.shortest())),
+        tags_(tags),
+        l2_free_(tags ? params.units() : 0) {
     const DramGeometry& geometry = params.geometry;
     params_.banks.bank_groups = geometry.bank_groups;
     params_.banks.banks_per_group = geometry.banks_per_group;
@@ -32,7 +37,17 @@ class FlowSystem final : public MemorySystem, public FlowPath, public Actor {
 
   void request(uint32_t core, uint64_t burst, bool store, Tick sent, uint32_t job) override {
     const BurstLocation at = map_.locate(burst);
-    const Tick there = network_.request(core, at.unit, store, sent);
+    Tick there = network_.request(core, at.unit, store, sent);
+    if (tags_) {
+      Tick& port = l2_free_[at.unit];
+      port = std::max(port, there) + params_.l2_burst_ticks();
+      there = port + to_ticks(params_.l2.latency_cycles);
+      const L2Tags::Outcome outcome = tags_->access(burst, store);
+      for (uint64_t rest = outcome.dirty; rest; rest &= rest - 1)
+        write_back(outcome.victim + static_cast<uint64_t>(std::countr_zero(rest)), there);
+      if (outcome.hit || (store && !outcome.around))
+        return engines_[core]->answered(job, network_.response(core, at.unit, !store, there));
+    }
     channels_[at.unit]->push(
         {there, at.row, job, static_cast<uint16_t>(core), static_cast<uint8_t>(at.bank), store});
   }
@@ -48,22 +63,21 @@ class FlowSystem final : public MemorySystem, public FlowPath, public Actor {
   // that they answer is back before the stretch after it begins.
   void act(uint64_t) override {
     const Tick now = events_.now();
-    running_ = false;
     for (uint32_t unit = 0; unit < channels_.size(); ++unit) {
       if (channels_[unit]->idle()) continue;
       channels_[unit]->advance(now + network_.shortest(), answers_);
-      running_ |= !channels_[unit]->idle();
       for (const FlowAnswer& answer : answers_) {
+        if (answer.job == kWriteBack) continue;
         const Tick back = network_.response(answer.core, unit, !answer.store, answer.done + controller_);
         engines_[answer.core]->answered(answer.job, back);
       }
       answers_.clear();
     }
     until_ = now + stretch_;
-    for (auto& engine : engines_) {
-      engine->send(until_);
-      running_ |= !engine->idle();
-    }
+    for (auto& engine : engines_) engine->send(until_);
+    const auto idle = [](const auto& part) { return part->idle(); };
+    running_ = !std::all_of(engines_.begin(), engines_.end(), idle) ||
+               !std::all_of(channels_.begin(), channels_.end(), idle);
     if (running_) events_.at(until_, *this, 0);
   }
 
@@ -72,7 +86,7 @@ class FlowSystem final : public MemorySystem, public FlowPath, public Actor {
   MemoryStats memory() const override {
     std::vector<DmaStats> stats;
     for (const auto& engine : engines_) stats.push_back(engine->stats());
-    return memory_stats(params_, stats);
+    return memory_stats(params_, stats, tags_);
   }
   Tick written() const override {
     Tick end = 0;
@@ -85,12 +99,20 @@ class FlowSystem final : public MemorySystem, public FlowPath, public Actor {
   std::vector<ComponentStats> statistics(Tick end) override {
     std::vector<ComponentStats> rows;
     for (auto& engine : engines_) rows.push_back(engine->component());
+    if (tags_) rows.push_back(tags_->stats());
     for (auto& channel : channels_) rows.push_back(channel->stats(end));
     network_.report(end, rows);
     return rows;
   }
 
  private:
+  static constexpr uint32_t kWriteBack = ~uint32_t{0};  // a job that nobody waits for
+
+  void write_back(uint64_t burst, Tick from) {
+    const BurstLocation at = map_.locate(burst);
+    channels_[at.unit]->push({from, at.row, kWriteBack, 0, static_cast<uint8_t>(at.bank), true});
+  }
+
   EventQueue& events_;
   MemorySystemParams params_;
   AddressMap map_;
@@ -99,6 +121,8 @@ class FlowSystem final : public MemorySystem, public FlowPath, public Actor {
   Tick stretch_, until_ = 0;
   bool running_ = false;
   std::vector<FlowAnswer> answers_;
+  L2Tags* tags_;               // null: no L2
+  std::vector<Tick> l2_free_;  // ports of its slices
   std::vector<std::unique_ptr<FlowChannel>> channels_;
   std::vector<std::unique_ptr<FlowDma>> engines_;
 };
@@ -106,8 +130,8 @@ class FlowSystem final : public MemorySystem, public FlowPath, public Actor {
 }  // namespace
 
 std::unique_ptr<MemorySystem> make_flow_system(EventQueue& events, uint32_t cores,
-                                               const MemorySystemParams& params) {
-  return std::make_unique<FlowSystem>(events, cores, params);
+                                               const MemorySystemParams& params, L2Tags* tags) {
+  return std::make_unique<FlowSystem>(events, cores, params, tags);
 }
 
 }  // namespace npu::timing

@@ -27,7 +27,7 @@ bool MemoryNode::receive(const Packet& packet) {
     free_.pop_back();
     packets_[token] = packet;
   }
-  channel_->push({packet.row, packet.bank, token, packet.store});
+  channel_->push({packet.row, packet.bank, token, packet.store, packet.burst});
   return true;
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "burst_dma.h"
+#include "l2_slice.h"
 #include "memory_node.h"
 #include "memory_system.h"
 
@@ -9,8 +10,8 @@ namespace {
 
 class PacketSystem final : public MemorySystem {
  public:
-  PacketSystem(EventQueue& events, uint32_t cores, const MemorySystemParams& params)
-      : params_(params), map_(params.geometry) {
+  PacketSystem(EventQueue& events, uint32_t cores, const MemorySystemParams& params, L2Tags* tags)
+      : params_(params), map_(params.geometry), tags_(tags) {
     const DramGeometry& geometry = params.geometry;
     params_.banks.bank_groups = geometry.bank_groups;
     params_.banks.banks_per_group = geometry.banks_per_group;
@@ -19,17 +20,35 @@ class PacketSystem final : public MemorySystem {
     const BurstDmaPlace place{network_.get(), &map_, geometry.burst_bytes, cores};
     for (uint32_t core = 0; core < cores; ++core)
       engines_.push_back(std::make_unique<BurstDma>(events, core, place, params.dma));
+    if (tags)
+      l2_ = std::make_unique<L2Shared>(L2Shared{events,
+                                                *tags,
+                                                map_,
+                                                params.l2_burst_ticks(),
+                                                to_ticks(params.l2.latency_cycles),
+                                                to_ticks(params.memory_cycles()),
+                                                params.banks.queue_entries,
+                                                {}});
     for (uint32_t unit = 0; unit < units; ++unit) {
       memories_.push_back(std::make_unique<MemoryNode>(events, *network_, cores + unit,
-                                                       params.memory_cycles(), params.banks.queue_entries,
-                                                       geometry.burst_bytes));
+                                                       tags ? 0 : params.memory_cycles(),
+                                                       params.banks.queue_entries, geometry.burst_bytes));
       MemoryNode& memory = *memories_.back();
       params_.banks.unit = unit;
       params_.banks.units = units;
       const std::string name = "dram channel " + std::to_string(unit);
-      memory.attach(params.banked ? make_banked_channel(events, name, memory, params_.banks)
-                                  : make_ideal_channel(events, name, memory, params.ideal_burst_ticks(),
-                                                       params.banks.queue_entries));
+      const auto dram = [&](ChannelOwner& owner) {
+        return params.banked ? make_banked_channel(events, name, owner, params_.banks)
+                             : make_ideal_channel(events, name, owner, params.ideal_burst_ticks(),
+                                                  params.banks.queue_entries);
+      };
+      if (tags) {
+        auto slice = std::make_unique<L2Slice>(*l2_, memory);
+        slice->attach(dram(*slice));
+        memory.attach(std::move(slice));
+      } else {
+        memory.attach(dram(memory));
+      }
     }
   }
 
@@ -38,7 +57,7 @@ class PacketSystem final : public MemorySystem {
   MemoryStats memory() const override {
     std::vector<DmaStats> stats;
     for (const auto& engine : engines_) stats.push_back(engine->stats());
-    return memory_stats(params_, stats);
+    return memory_stats(params_, stats, tags_);
   }
 
   Tick written() const override {
@@ -62,6 +81,7 @@ class PacketSystem final : public MemorySystem {
   std::vector<ComponentStats> statistics(Tick end) override {
     std::vector<ComponentStats> rows;
     for (auto& engine : engines_) rows.push_back(engine->stats(end));
+    if (tags_) rows.push_back(tags_->stats());
     for (auto& memory : memories_) rows.push_back(memory->stats(end));
     network_->report(end, rows);
     return rows;
@@ -70,6 +90,8 @@ class PacketSystem final : public MemorySystem {
  private:
   MemorySystemParams params_;
   AddressMap map_;
+  L2Tags* tags_;  // null: no L2
+  std::unique_ptr<L2Shared> l2_;
   std::unique_ptr<PacketNetwork> network_;
   std::vector<std::unique_ptr<BurstDma>> engines_;
   std::vector<std::unique_ptr<MemoryNode>> memories_;
@@ -78,8 +100,8 @@ class PacketSystem final : public MemorySystem {
 }  // namespace
 
 std::unique_ptr<MemorySystem> make_packet_system(EventQueue& events, uint32_t cores,
-                                                 const MemorySystemParams& params) {
-  return std::make_unique<PacketSystem>(events, cores, params);
+                                                 const MemorySystemParams& params, L2Tags* tags) {
+  return std::make_unique<PacketSystem>(events, cores, params, tags);
 }
 
 }  // namespace npu::timing

@@ -10,10 +10,10 @@ namespace npu::timing {
 namespace {
 
 std::unique_ptr<MemorySystem> make_system(EventQueue& events, uint32_t cores,
-                                          const MemorySystemParams& params) {
+                                          const MemorySystemParams& params, L2Tags* l2) {
   if (params.streams_only()) return make_stream_system(events, cores, params);
-  if (!params.exact) return make_flow_system(events, cores, params);
-  return make_packet_system(events, cores, params);
+  if (!params.exact) return make_flow_system(events, cores, params, l2);
+  return make_packet_system(events, cores, params, l2);
 }
 
 // Nothing is left to happen: a core that is not at its end waits for what never comes.
@@ -47,11 +47,18 @@ Counters work_statistics(const WorkCounts& work) {
 }
 
 TimingResult simulate(const TimingParams& params, const std::vector<const Trace*>& traces,
-                      const std::function<bool()>& stop) {
+                      const std::function<bool()>& stop, L2Tags* l2) {
   if (traces.empty()) throw std::invalid_argument("simulate: no trace");
   EventQueue events;
   const auto count = static_cast<uint32_t>(traces.size());
-  const auto system = make_system(events, count, params.system);
+  std::unique_ptr<L2Tags> cold;
+  if (!params.system.l2.shared) {
+    l2 = nullptr;
+  } else if (!l2) {
+    cold = std::make_unique<L2Tags>(params.system.l2, params.system.geometry.burst_bytes);
+    l2 = cold.get();
+  }
+  const auto system = make_system(events, count, params.system, l2);
   std::vector<std::unique_ptr<Core>> cores;
   for (uint32_t i = 0; i < count; ++i)
     cores.push_back(make_trace_core(events, system->engine(i), *traces[i]));

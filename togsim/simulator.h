@@ -35,9 +35,10 @@ class Stopped : public std::exception {
 Counters work_statistics(const WorkCounts& work);
 
 // Plays one trace per core, all starting in cycle 0. Deterministic. `stop` is asked now and then whether to
-// give up. Throws std::invalid_argument for impossible figures or traces, std::runtime_error when cores wait
-// forever, Stopped.
+// give up. `l2`: what the L2 holds from launches before, `begin` called; null: nothing. Throws
+// std::invalid_argument for impossible figures or traces, std::runtime_error when cores wait forever,
+// Stopped.
 TimingResult simulate(const TimingParams& params, const std::vector<const Trace*>& traces,
-                      const std::function<bool()>& stop);
+                      const std::function<bool()>& stop, L2Tags* l2 = nullptr);
 
 }  // namespace npu::timing

@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 from pytorchsim.config.dram import DramConfig
 from pytorchsim.config.energy import EnergyConfig
 from pytorchsim.config.frozen import Frozen, PowerOfTwo
+from pytorchsim.config.l2 import L2Config
 from pytorchsim.config.network import NetworkConfig
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "CoreConfig",
     "DmaConfig",
     "DramConfig",
+    "L2Config",
     "LatencyConfig",
     "MinorConfig",
     "NetworkConfig",
@@ -213,6 +215,7 @@ class NpuConfig(Frozen):
     array: ArrayConfig = ArrayConfig()
     dma: DmaConfig = DmaConfig()
     network: NetworkConfig = NetworkConfig()
+    l2: L2Config = L2Config()
     dram: DramConfig = DramConfig()
     energy: EnergyConfig = EnergyConfig()
     latency_source: Literal["builtin", "gem5", "both"] = Field(
@@ -244,6 +247,16 @@ class NpuConfig(Frozen):
                 f"dram.bandwidth_gb_per_s ({self.dram.bandwidth_gb_per_s}) at core.frequency_mhz"
                 f" ({self.core.frequency_mhz}) is {per_cycle:.6g} bytes per cycle; expected 1/64 to {limit}, what the"
                 " DMA engines can take (cores x dma.scratchpad_bytes_per_cycle). Check the units: 1e9 bytes/s and MHz"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_l2(self) -> NpuConfig:
+        bursts = self.l2.line_bytes / self.dram.burst_bytes
+        if self.l2.kind == "shared" and not 1 <= bursts <= 64:
+            raise ValueError(
+                f"l2.line_bytes ({self.l2.line_bytes}) is {bursts:g} DRAM bursts of dram.burst_bytes"
+                f" ({self.dram.burst_bytes}); expected 1 to 64"
             )
         return self
 

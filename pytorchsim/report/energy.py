@@ -51,7 +51,7 @@ def energy_picojoules(timings: Sequence[LaunchTiming], config: NpuConfig) -> Map
     }
     return {
         "dram": bursts * figures.dram_pj_per_byte,
-        "network": bursts * figures.network_pj_per_byte,
+        "network": sum(timing.network_bytes for timing in timings) * figures.network_pj_per_byte,
         "scratchpad": (transferred + work.get("scratchpad_bytes", 0)) * figures.scratchpad_pj_per_byte,
         "array": sum(work.get(f"macs_{kind}", 0) * float(getattr(figures, f"mac_{kind}_pj")) for kind in _ARRAY),
         "vector": sum(work.get(name, 0) * picojoules for name, picojoules in operations.items()),

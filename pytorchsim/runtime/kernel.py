@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pytorchsim.runtime.gem5_latencies import Latencies, SecondSource
     from pytorchsim.runtime.graph import Graph
     from pytorchsim.simulator.functional import LaunchResult, Machine, Slot
+    from pytorchsim.simulator.timing import LaunchTiming
 
 __all__ = ["Kernel", "KernelMetadata"]
 
@@ -111,7 +112,7 @@ class Kernel:
         results = self._launch(session, slots)
         functional_done = time.perf_counter()
         session.account("functional", functional_done - started)
-        self._record(session, results)
+        self._record(session, slots, results)
         if self._graph.timed:
             session.account("timing", time.perf_counter() - functional_done)
 
@@ -175,12 +176,18 @@ class Kernel:
         }
         return self._tiles
 
-    def _record(self, session: ThreadSession, results: Sequence[LaunchResult]) -> None:
-        timing = None
-        if self._graph.timed:
-            from pytorchsim.simulator.timing import simulate
+    def _timing(self, session: ThreadSession, slots: Sequence[Slot], results: Sequence[LaunchResult]) -> LaunchTiming:
+        from pytorchsim.simulator.timing import simulate
 
-            timing = simulate([result.trace for result in results], self._graph.config)
+        config = self._graph.config
+        traces = [result.trace for result in results]
+        if config.l2.kind == "none":
+            return simulate(traces, config)
+        residency = session.residency(config, self._graph.config_digest)
+        return simulate(traces, config, residency.state, residency.next_launch(slots))
+
+    def _record(self, session: ThreadSession, slots: Sequence[Slot], results: Sequence[LaunchResult]) -> None:
+        timing = self._timing(session, slots, results) if self._graph.timed else None
         instructions: dict[str, int] = {}
         for result in results:
             for kind, count in result.instructions.items():

@@ -18,6 +18,7 @@ from pytorchsim.runtime.progress import ProgressLine
 
 if TYPE_CHECKING:
     from pytorchsim.config.model import NpuConfig
+    from pytorchsim.runtime.residency import Residency
     from pytorchsim.simulator.functional import Machine
 
 __all__ = ["ThreadSession", "thread_session"]
@@ -43,6 +44,7 @@ class ThreadSession:
     _backward: int | None = None
     _forward_graphs: int = 0
     _machines: dict[str, Machine] = field(default_factory=dict)
+    _residencies: dict[str, Residency] = field(default_factory=dict)  # of the running call, by config
     _progress: ProgressLine | None = None  # of the outermost graph that runs
 
     def begin(self, record: GraphRecord) -> None:
@@ -102,6 +104,14 @@ class ThreadSession:
             del self._machines[next(iter(self._machines))]
         return machine
 
+    def residency(self, config: NpuConfig, digest: str) -> Residency:
+        """The call's L2 of this config (`digest` is its digest), empty when the call begins."""
+        if digest not in self._residencies:
+            from pytorchsim.runtime.residency import Residency
+
+            self._residencies[digest] = Residency(config)
+        return self._residencies[digest]
+
     def _enter_call(self) -> None:
         """Decide whether a graph that begins now continues the last call, is its backward pass, or starts another."""
         backward = backward_pass()
@@ -122,6 +132,7 @@ class ThreadSession:
     def _start_call(self, call: CallToken | None) -> None:
         set_thread_record(CallRecord())
         self.allocator = DramAllocator()
+        self._residencies = {}
         self._call, self._backward, self._forward_graphs = call, None, 0
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pytorchsim import _native
     from pytorchsim.config.model import NpuConfig
 
-__all__ = ["CoreTiming", "LaunchTiming", "lane_core_params", "simulate"]
+__all__ = ["CoreTiming", "L2State", "LaunchTiming", "lane_core_params", "simulate"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,8 @@ class LaunchTiming:
     burst_bytes_read: int
     burst_bytes_written: int
     dram_busy_cycles: int
+    network_bytes: int = 0
+    """Bursts that the engines moved, in bytes: what DRAM moved where there is no L2."""
     scratchpad_bytes: int = 0
     """What transfers wrote to and read from the scratchpads, over all lanes: a multicast once per lane."""
     statistics: Mapping[str, Mapping[str, int]] = field(default_factory=dict, repr=False)
@@ -93,6 +95,7 @@ def _machine_params(config: NpuConfig) -> _native.TimingParams:
     for name in type(config.network).model_fields:
         if name != "kind":
             setattr(params.network, name, getattr(config.network, name))
+    _fill_l2(params.l2, config)
     params.dma_issue_cycles = config.dma.issue_cycles
     params.dma_scratchpad_bytes_per_cycle = config.dma.scratchpad_bytes_per_cycle
     params.dma_max_outstanding = config.dma.max_outstanding
@@ -114,8 +117,42 @@ def _machine_params(config: NpuConfig) -> _native.TimingParams:
     return params
 
 
-def simulate(traces: Sequence[_native.Trace], config: NpuConfig) -> LaunchTiming:
+def _fill_l2(params: _native.L2Params, config: NpuConfig) -> None:
+    params.shared = config.l2.kind == "shared"
+    for name in type(config.l2).model_fields:
+        if name != "kind":
+            setattr(params, name, getattr(config.l2, name))
+
+
+class L2State:
+    """What a machine's L2 holds, from launch to launch of a call. Empty at first."""
+
+    def __init__(self, config: NpuConfig) -> None:
+        from pytorchsim.simulator.native import _native
+
+        params = _native.TimingParams()
+        _fill_l2(params.l2, config)
+        self._tags = _native.L2Tags(params.l2, config.dram.burst_bytes)
+
+    def begin(self, resident: Sequence[tuple[int, int]]) -> _native.L2Tags:
+        """A launch begins. `resident`: ranges of DRAM bytes (first, end) that leave only for each other."""
+        self._tags.begin(list(resident))
+        return self._tags
+
+
+def simulate(
+    traces: Sequence[_native.Trace],
+    config: NpuConfig,
+    l2: L2State | None = None,
+    resident: Sequence[tuple[int, int]] = (),
+) -> LaunchTiming:
     """Play one launch: one trace per core, all starting together, with a barrier at the end.
+
+    Args:
+        traces: of the cores that take part.
+        config: the machine.
+        l2: what its L2 holds from the launches before, and afterwards; None: a launch that begins with an empty one.
+        resident: ranges of DRAM bytes (first, end) that are to stay in the L2.
 
     Raises:
         TimingError: the traces are not of this machine or wait for what never comes; it says which core and tag.
@@ -125,7 +162,7 @@ def simulate(traces: Sequence[_native.Trace], config: NpuConfig) -> LaunchTiming
     if not 0 < len(traces) <= config.cores:
         raise TimingError(f"{len(traces)} traces for {config.cores} cores; give one per core that takes part")
     try:
-        result = _native.simulate(_machine_params(config), list(traces))
+        result = _native.simulate(_machine_params(config), list(traces), None if l2 is None else l2.begin(resident))
     except (RuntimeError, ValueError) as error:
         raise TimingError(f"{error} (config {config.name!r}, {len(traces)} cores)") from error
     end = result.cycles - config.core.launch_cycles
@@ -146,8 +183,9 @@ def simulate(traces: Sequence[_native.Trace], config: NpuConfig) -> LaunchTiming
         transfers=sum(dma.transfers for dma in result.dma),
         bytes_read=sum(dma.bytes_read for dma in result.dma),
         bytes_written=sum(dma.bytes_written for dma in result.dma),
-        burst_bytes_read=sum(dma.bursts_read for dma in result.dma) * config.dram.burst_bytes,
-        burst_bytes_written=sum(dma.bursts_written for dma in result.dma) * config.dram.burst_bytes,
+        burst_bytes_read=result.dram_read_bursts * config.dram.burst_bytes,
+        burst_bytes_written=result.dram_written_bursts * config.dram.burst_bytes,
+        network_bytes=sum(dma.bursts_read + dma.bursts_written for dma in result.dma) * config.dram.burst_bytes,
         dram_busy_cycles=result.dram_busy_cycles,
         scratchpad_bytes=sum(dma.scratchpad_bytes for dma in result.dma),
         statistics={component: dict(counters) for component, counters in result.components},

@@ -1,0 +1,78 @@
+"""Host memory and time of models in timing mode: used by `benchmarks.memory` and `benchmarks.speed`.
+
+`python -m benchmarks.length blocks N` runs N encoder blocks on device `meta` in this process and prints the peak
+resident memory in MiB; `python -m benchmarks.length resnet18` prints the seconds of a warm timing-only call by stage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from typing import Any
+
+import torch
+from torch import nn
+
+import pytorchsim
+from benchmarks.networks import EncoderBlock, ResNet18
+
+TOKENS = 512
+REPEATS = 5
+
+
+def blocks(count: int) -> dict[str, float]:
+    """Peak memory after so many encoder blocks, and after one call that compiles nothing but a small function."""
+    options: dict[str, Any] = {"strict": True, "mode": "timing"}
+    torch.compile(lambda x: x + 1, backend="pytorchsim", options=options)(torch.randn(8))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    with torch.device("meta"):
+        model = nn.Sequential(*(EncoderBlock() for _ in range(count))).eval().requires_grad_(False)
+        tokens = torch.empty(TOKENS, EncoderBlock.HIDDEN)
+    with torch.no_grad():
+        torch.compile(model, backend="pytorchsim", options=options)(tokens)
+    weights = sum(parameter.numel() for parameter in model.parameters()) * 4 / 2**20
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"weights_mib": weights, "before_mib": before, "peak_mib": peak}
+
+
+def resnet18() -> dict[str, float]:
+    """Seconds of a warm call by stage, the fastest of some; tile latencies are known, as in a second process."""
+    torch.set_num_threads(1)
+    model = ResNet18().eval().requires_grad_(False).to(memory_format=torch.channels_last)
+    image = torch.randn(1, 3, 224, 224).contiguous(memory_format=torch.channels_last)
+    compiled = torch.compile(model, backend="pytorchsim", options={"strict": True, "mode": "timing"})
+    best: dict[str, float] = {}
+    with torch.no_grad():
+        compiled(image)
+        for _ in range(REPEATS):
+            started = time.perf_counter()
+            compiled(image)
+            seconds = time.perf_counter() - started
+            if not best or seconds < best["seconds"]:
+                best = {"seconds": seconds, **pytorchsim.report().to_dict()["wall_seconds"]}
+    return best
+
+
+def in_fresh_process(*arguments: str) -> dict[str, float]:
+    """The figures of one case, whose peak memory is its own."""
+    command = [sys.executable, "-m", "benchmarks.length", *arguments]
+    result = subprocess.run(command, check=True, capture_output=True, text=True)
+    figures: dict[str, float] = json.loads(result.stdout.splitlines()[-1])
+    return figures
+
+
+def main() -> None:
+    """Print the figures of one case as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("case", choices=["blocks", "resnet18"])
+    parser.add_argument("count", type=int, nargs="?", default=1)
+    arguments = parser.parse_args()
+    print(json.dumps(resnet18() if arguments.case == "resnet18" else blocks(arguments.count)))
+
+
+if __name__ == "__main__":
+    main()
