@@ -102,7 +102,7 @@ def test_a_dump_loads_to_the_same_machine() -> None:
         ({"base": 3}, r"base: expected a preset's name or a path, not 3"),
         ({"core": {"lane": 8}}, r"unknown key 'core\.lane'\. Did you mean 'core\.lanes'\?"),
         ({"lanes": 8}, r"unknown key 'lanes'\. Did you mean 'core\.lanes'\?"),
-        ({"latency_cycles": 8}, r"Did you mean 'network\.latency_cycles' or 'dram\.latency_cycles'\?"),
+        ({"latency_cycles": 8}, r"'network\.latency_cycles' or 'l2\.latency_cycles' or 'dram\.latency_cycles'\?"),
         ({"cor": {}}, r"unknown key 'cor'\. Did you mean 'core'\?"),
         ({"core": {"lanez_count_x": 8}}, r"unknown key 'core\.lanez_count_x'"),
         ({"zzz": 8}, r"unknown key 'zzz'\. Known keys: name, cores, core\.frequency_mhz"),
