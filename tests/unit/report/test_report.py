@@ -52,6 +52,7 @@ def timing(cycles: int = 1000, **parts: int) -> LaunchTiming:
         burst_bytes_read=8192,
         burst_bytes_written=2048,
         dram_busy_cycles=20,
+        network_bytes=10240,
         statistics={
             "lane core 0": {"macs_int8": 100, "scratchpad_bytes": 30, "vector_divides": 10},
             "lane core 1": {"macs_float32": 3, "scratchpad_bytes": 20, "vector_floats": 5},
