@@ -29,11 +29,13 @@ Gradients = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 def scores_of(
     query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor | None, causal: bool, scale: float
 ) -> torch.Tensor:
-    """[..., Lq, Lk]: scale * Q K^T, masked: a bool mask keeps where it is true, a float mask is added, `causal` keeps
-    keys up to the query's own number."""
+    """[..., Lq, Lk]: scale * Q K^T, masked: a float mask is added, a bool mask as 0 where it is true and minus infinity
+    elsewhere (so what is not a number stays so, as in eager), `causal` keeps keys up to the query's own number."""
     scores = query @ key.transpose(-2, -1) * scale
     if mask is not None:
-        scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
+        if mask.dtype == torch.bool:
+            mask = torch.zeros_like(mask, dtype=scores.dtype).masked_fill(~mask, -torch.inf)
+        scores = scores + mask
     if causal:
         rows, columns = (torch.arange(size, device=query.device) for size in scores.shape[-2:])
         scores = scores.masked_fill(columns > rows.unsqueeze(-1), -torch.inf)

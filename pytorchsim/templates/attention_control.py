@@ -71,7 +71,8 @@ class AttentionControl:
         self._declare()
         problem, tile = self._problem, self._tile
         start = None if tile.opens_rows(problem) else start_function(self._kernel, tile)
-        self._ends = problem.mask is None and problem.keys % (tile.keys * tile.lanes) != 0
+        # Also with a mask, though it hides what lies behind the end: an infinite query times nothing is NaN.
+        self._ends = problem.keys % (tile.keys * tile.lanes) != 0
         step = step_function(self._kernel, "step", problem, tile, limited=False)
         if problem.causal or self._ends:
             self._limited = step_function(self._kernel, "limited", problem, tile, limited=True)

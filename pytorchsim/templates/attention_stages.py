@@ -83,7 +83,7 @@ class Stages:
         self._problem, self._tile, self._memory = problem, tile, memory
         self._first, self._opens = first, tile.opens_rows(problem)
         self._score_array, self._value_array = 0, min(1, arrays - 1)
-        added = problem.mask is not None and problem.mask.dtype.kind is Kind.FLOAT
+        added = problem.mask is not None
         # The maximum of what is not scaled yet is that of what is, if the order stays. A power of two scales without
         # rounding, so that the highest score less itself is zero: other scales round the maximum, but not the product
         # of a fused multiply-add, and from scores of 1e9 on the difference is more than exponentials hold.
@@ -175,17 +175,15 @@ class Stages:
     def _masked(self, popped: ir.Value, block: Block, piece: int) -> ir.Value:
         tile, mask = self._tile, self._problem.mask
         scale = splat(self._problem.scale, F32, tile.vector)
-        scaled = popped if self._scale_late else None
         if mask is None:
-            return arith.mulf(popped, scale) if scaled is None else scaled
+            return popped if self._scale_late else arith.mulf(popped, scale)
         row = times(block.row, tile.keys * tile.lanes)
         at = plus(plus(row, times(block.key_place, tile.lanes)), piece * tile.vector)
         value = load(self._memory["mask"], value_of(at), tile.vector, mask.dtype)
-        if mask.dtype.kind is Kind.FLOAT:
-            return math.fma(popped, scale, value)
-        if scaled is None:
-            scaled = arith.mulf(popped, scale)
-        return arith.select(value, scaled, splat(float("-inf"), F32, tile.vector))
+        if mask.dtype.kind is not Kind.FLOAT:  # eager adds such masks, too: what is not a number stays so
+            zero, hidden = (splat(constant, F32, tile.vector) for constant in (0.0, float("-inf")))
+            value = arith.select(value, zero, hidden)
+        return math.fma(popped, scale, value)
 
     def limit(self, block: Block) -> ir.Value | None:
         """Per element e of a vector: the first key that is masked, minus e; None where no position masks."""

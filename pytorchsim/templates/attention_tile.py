@@ -122,7 +122,7 @@ class AttentionTile:
         """Those of them where no position masks a key."""
         keys = self.keys * self.lanes
         count = self.key_tiles(problem, query_tile)
-        whole = count if problem.mask is not None else min(count, problem.keys // keys)
+        whole = min(count, problem.keys // keys)
         return min(whole, (query_tile * self.queries * self.lanes + 1) // keys) if problem.causal else whole
 
     def buffers(self, problem: AttentionProblem) -> dict[str, BufferNeed]:
