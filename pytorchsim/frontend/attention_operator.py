@@ -16,8 +16,10 @@ import torch
 __all__ = [
     "ATTENTION",
     "ATTENTION_BACKWARD",
+    "ATTENTION_GRADIENTS",
     "attention",
     "attention_backward",
+    "attention_backward_by_kernel",
     "attention_backward_definition",
     "attention_definition",
     "scores_of",
@@ -27,10 +29,11 @@ Gradients = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def scores_of(
-    query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor | None, causal: bool, scale: float
+    query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor | None, causal: bool, scale: float, first: int = 0
 ) -> torch.Tensor:
     """[..., Lq, Lk]: scale * Q K^T, masked: a float mask is added, a bool mask as 0 where it is true and minus infinity
-    elsewhere (so what is not a number stays so, as in eager), `causal` keeps keys up to the query's own number."""
+    elsewhere (so what is not a number stays so, as in eager), `causal` keeps keys up to the query's own number,
+    which is `first` for the first one."""
     scores = query @ key.transpose(-2, -1) * scale
     if mask is not None:
         if mask.dtype == torch.bool:
@@ -38,7 +41,7 @@ def scores_of(
         scores = scores + mask
     if causal:
         rows, columns = (torch.arange(size, device=query.device) for size in scores.shape[-2:])
-        scores = scores.masked_fill(columns > rows.unsqueeze(-1), -torch.inf)
+        scores = scores.masked_fill(columns > rows.unsqueeze(-1) + first, -torch.inf)
     return scores
 
 
@@ -52,16 +55,21 @@ def attention_definition(  # noqa: PLR0913  the operation's arguments
     like_query: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """`attention` in plain operations, in float32."""
-    scores = scores_of(query.float(), key.float(), mask, causal, scale)
-    highest = scores.amax(-1, keepdim=True)
-    highest = highest.masked_fill(highest == -torch.inf, 0.0)
-    weights = torch.exp(scores - highest)
-    total = weights.sum(-1, keepdim=True)
-    total = total.masked_fill(total == 0.0, 1.0)
-    result = (weights / total @ value.float()).to(query.dtype)
+    weights, statistics = _weights(scores_of(query.float(), key.float(), mask, causal, scale))
+    result = (weights @ value.float()).to(query.dtype)
     if like_query:
         result = torch.empty_like(query).copy_(result)
-    return result, (highest + total.log()).squeeze(-1)
+    return result, statistics
+
+
+def _weights(scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Softmax, 0 where a query has no keys, and log(sum(exp(scores)))."""
+    highest = scores.amax(-1, keepdim=True)
+    highest = highest.masked_fill(highest == -torch.inf, 0.0)
+    exponentials = torch.exp(scores - highest)
+    total = exponentials.sum(-1, keepdim=True)
+    total = total.masked_fill(total == 0.0, 1.0)
+    return exponentials / total, (highest + total.log()).squeeze(-1)
 
 
 @torch.library.custom_op("pytorchsim::attention", mutates_args=())
@@ -121,19 +129,34 @@ def attention_backward_definition(  # noqa: PLR0913  the operation's arguments
     scale: float,
     of_mask: bool,
 ) -> Gradients:
-    """With weights P and dP = dO V^T: dS = P * (dP - sum(dO * O)), dQ = scale dS K, dK = scale dS^T Q, dV = P^T dO (Dao
-    et al., FlashAttention, 2022, B.2). In float32."""
+    """`attention_backward` in plain operations. The weights are those of its own scores, not exp(score - statistics):
+    other products have other roundings, and a step of a large score is more than the last digits of its weight."""
+    del statistics
+    delta = (gradient.float() * result.float()).sum(-1)
+    weights, _ = _weights(scores_of(query.float(), key.float(), mask, causal, scale))
+    *gradients, of_scores = _gradients(gradient, query, key, value, weights, delta, scale)
+    of_query, of_key, of_value = (t.to(query.dtype) for t in gradients)
+    of_bias = of_scores.to(mask.dtype) if of_mask and mask is not None else query.new_empty(0)
+    return of_query, of_key, of_value, of_bias
+
+
+def _gradients(  # noqa: PLR0913  the operation's arguments
+    gradient: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    weights: torch.Tensor,
+    delta: torch.Tensor,
+    scale: float,
+) -> Gradients:
+    """With weights P and dP = dO V^T: dS = P * (dP - delta), dQ = scale dS K, dK = scale dS^T Q, dV = P^T dO, and dS
+    (Dao et al., FlashAttention, 2022, B.2). In float32."""
     wide_gradient, wide_query, wide_key, wide_value = (t.float() for t in (gradient, query, key, value))
-    scores = scores_of(wide_query, wide_key, mask, causal, scale)
-    weights = torch.exp(scores - statistics.unsqueeze(-1))
     of_value = weights.transpose(-2, -1) @ wide_gradient
-    inner = (wide_gradient * result.float()).sum(-1, keepdim=True)
-    of_scores = weights * (wide_gradient @ wide_value.transpose(-2, -1) - inner)
+    of_scores = weights * (wide_gradient @ wide_value.transpose(-2, -1) - delta.unsqueeze(-1))
     of_query = of_scores @ wide_key * scale
     of_key = of_scores.transpose(-2, -1) @ wide_query * scale
-    of_bias = of_scores.to(mask.dtype) if of_mask and mask is not None else query.new_empty(0)
-    dtype = query.dtype
-    return tuple(t.contiguous() for t in (of_query.to(dtype), of_key.to(dtype), of_value.to(dtype), of_bias))  # type: ignore[return-value]
+    return of_query.contiguous(), of_key.contiguous(), of_value.contiguous(), of_scores.contiguous()
 
 
 @torch.library.custom_op("pytorchsim::attention_backward", mutates_args=())
@@ -150,7 +173,7 @@ def attention_backward(  # noqa: PLR0913  the operation's arguments
     of_mask: bool,
 ) -> Gradients:
     """Gradients of query, key, value and, if `of_mask`, of a float mask (else an empty tensor): the weights are
-    computed again from the scores and `statistics`."""
+    computed again from the scores."""
     return attention_backward_definition(gradient, query, key, value, mask, result, statistics, causal, scale, of_mask)
 
 
@@ -173,6 +196,85 @@ def _(  # noqa: PLR0913  the operation's arguments
     return of_query, of_key, of_value, mask.new_empty(mask.shape) if masked and mask is not None else query.new_empty(0)
 
 
+def attention_backward_by_kernel(  # noqa: PLR0913  the operation's arguments
+    gradient: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    result: torch.Tensor,
+    statistics: torch.Tensor,
+    causal: bool,
+    scale: float,
+    of_mask: bool,
+    *,
+    most: int,
+) -> Gradients:
+    """`attention_backward` without the gradient of a mask, by the operation that a kernel computes, for at most `most`
+    queries at a time: what they give keys and values is added up in float32."""
+    del of_mask
+    delta = (gradient.float() * result.float()).sum(-1)
+    found: list[list[torch.Tensor]] = [[], [], []]
+    queries = query.shape[-2]
+    wide = most < queries
+    for first in range(0, queries, most):
+        rows = slice(first, min(first + most, queries))
+        row_mask = None if mask is None else mask[..., rows, :]
+        operands = (gradient[..., rows, :], query[..., rows, :], key, value, row_mask)
+        numbers = (statistics[..., rows], delta[..., rows], causal, scale, first, wide)
+        for parts, part in zip(found, attention_gradients(*operands, *numbers), strict=True):
+            parts.append(part)
+    of_query, of_key, of_value = found
+    if not wide:
+        return of_query[0], of_key[0], of_value[0], query.new_empty(0)
+    key_sum, value_sum = (sum(parts[1:], parts[0]).to(query.dtype) for parts in (of_key, of_value))
+    return torch.cat(of_query, -2), key_sum, value_sum, query.new_empty(0)
+
+
+@torch.library.custom_op("pytorchsim::attention_gradients", mutates_args=())
+def attention_gradients(  # noqa: PLR0913  the operation's arguments
+    gradient: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    statistics: torch.Tensor,
+    delta: torch.Tensor,
+    causal: bool,
+    scale: float,
+    first: int,
+    wide: bool,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Gradients of query, key and value. `delta`: [..., Lq] in float32, sum(gradient * result); `first`: the number of
+    the first query, where `causal`; `wide`: those of key and value are float32."""
+    scores = scores_of(query.float(), key.float(), mask, causal, scale, first)
+    weights = torch.exp(scores - statistics.unsqueeze(-1))
+    *gradients, _ = _gradients(gradient, query, key, value, weights, delta, scale)
+    dtypes = (query.dtype, *[torch.float32 if wide else query.dtype] * 2)
+    of_query, of_key, of_value = (t.to(dtype) for t, dtype in zip(gradients, dtypes, strict=True))
+    return of_query, of_key, of_value
+
+
+@attention_gradients.register_fake
+def _(  # noqa: PLR0913  the operation's arguments
+    gradient: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    statistics: torch.Tensor,
+    delta: torch.Tensor,
+    causal: bool,
+    scale: float,
+    first: int,
+    wide: bool,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    del gradient, mask, statistics, delta, causal, scale, first
+    dtype = torch.float32 if wide else query.dtype
+    of_key, of_value = (tensor.new_empty(tensor.shape, dtype=dtype) for tensor in (key, value))
+    return query.new_empty(query.shape), of_key, of_value
+
+
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
     query, key, value, mask, ctx.causal, ctx.scale, _ = inputs
     ctx.mark_non_differentiable(output[1])
@@ -189,4 +291,5 @@ def _backward(ctx: Any, gradient: torch.Tensor, _: torch.Tensor | None) -> tuple
 attention.register_autograd(_backward, setup_context=_save)
 
 ATTENTION = torch.ops.pytorchsim.attention.default
+ATTENTION_GRADIENTS = torch.ops.pytorchsim.attention_gradients.default
 ATTENTION_BACKWARD = torch.ops.pytorchsim.attention_backward.default

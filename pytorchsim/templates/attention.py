@@ -15,7 +15,6 @@ from torch._inductor import ir as inductor_ir
 from torch._inductor.scheduler import BaseSchedulerNode
 
 from pytorchsim.config.model import NpuConfig
-from pytorchsim.errors import UnsupportedError
 from pytorchsim.mlir.builders import KernelBuilder
 from pytorchsim.templates.attention_control import AttentionControl
 from pytorchsim.templates.attention_problem import AttentionProblem, Place, attention_problem
@@ -31,7 +30,14 @@ from pytorchsim.templates.base import (
 )
 from pytorchsim.templates.recorded_types import machine_dtype
 
-__all__ = ["AttentionTemplate", "Operands", "attention_refusal", "problem_of_tensors"]
+__all__ = [
+    "AttentionTemplate",
+    "Operands",
+    "attention_refusal",
+    "place_of_buffer",
+    "place_of_tensor",
+    "problem_of_tensors",
+]
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ class Operands:
 def attention_refusal(problem: AttentionProblem, config: NpuConfig) -> str:
     """Why no kernel computes it; empty where one does."""
     found = search_attention(problem, config)
-    return "" if found.chosen is not None else f"no tile fits: {'; '.join(found.reasons)}"
+    return "" if found.chosen else f"no tile fits: {'; '.join(found.reasons)}"
 
 
 def problem_of_tensors(  # noqa: PLR0913  the tensors of attention
@@ -69,11 +75,7 @@ def problem_of_tensors(  # noqa: PLR0913  the tensors of attention
 ) -> AttentionProblem:
     """Of tensors, real or fake."""
     tensors = {"query": query, "key": key, "value": value, "result": result, "mask": mask, "statistics": statistics}
-    places = {
-        name: _place(t.dtype, t.shape, t.stride(), 0, vectors=name == "statistics")
-        for name, t in tensors.items()
-        if t is not None
-    }
+    places = {name: place_of_tensor(t, vectors=name == "statistics") for name, t in tensors.items() if t is not None}
     *batch, queries, size = (int(extent) for extent in query.shape)
     keys, value_size = (int(extent) for extent in value.shape[-2:])
     return attention_problem(batch, (queries, keys, size, value_size), places, causal, scale)
@@ -118,12 +120,7 @@ class AttentionTemplate(MLIRTemplate):
         del recorded
         problem = self.problem(template)
         found = search_attention(problem, self._config)
-        if found.chosen is None:
-            nearest = found.nearest
-            if not nearest.footprint.refusal:
-                raise UnsupportedError(f"no tile of it can be moved: {nearest.refusal}")
-            raise nearest.footprint.overflow(name, origins, nearest.tile.describe())
-        tile = found.ranked[min(self._rank, len(found.ranked) - 1)].tile
+        tile = found.tile(self._rank, name, origins)
         numbers = {operand: slots[buffer] for operand, buffer in self._buffers(template).items()}
         with KernelBuilder(name, self._config, origins=origins, tile_shape=tile.describe()) as kernel:
             AttentionControl(kernel, problem, tile, numbers).build()
@@ -139,13 +136,19 @@ class AttentionTemplate(MLIRTemplate):
         named = dict(zip(self._operands.names, template.operands, strict=True))
         *batch, queries, size = (int(extent) for extent in named["query"].get_size())
         keys, value_size = (int(extent) for extent in named["value"].get_size()[-2:])
-        places = {name: _place_of(buffer, vectors=name == "statistics") for name, buffer in named.items()}
-        places["result"] = _place_of(template)
+        places = {name: place_of_buffer(buffer, vectors=name == "statistics") for name, buffer in named.items()}
+        places["result"] = place_of_buffer(template)
         sizes = (queries, keys, size, value_size)
         return attention_problem(batch, sizes, places, self._operands.causal, self._operands.scale)
 
 
-def _place_of(buffer: inductor_ir.IRNode, *, vectors: bool = False) -> Place:
+def place_of_tensor(tensor: torch.Tensor, *, vectors: bool = False) -> Place:
+    """Of a tensor, real or fake. `vectors`: it has no columns."""
+    return _place(tensor.dtype, tensor.shape, tensor.stride(), 0, vectors=vectors)
+
+
+def place_of_buffer(buffer: inductor_ir.IRNode, *, vectors: bool = False) -> Place:
+    """Of a buffer with a frozen layout. `vectors`: it has no columns."""
     layout = buffer.get_layout()
     return _place(buffer.get_dtype(), layout.size, layout.stride, int(layout.offset), vectors=vectors)
 

@@ -16,12 +16,13 @@ from mlir.dialects import arith, scf
 
 from pytorchsim.mlir import builders
 from pytorchsim.mlir.builders import Buffer, KernelBuilder, TileFunction
-from pytorchsim.target.descriptor import Axis, Bound, Descriptor, TransferOp
-from pytorchsim.target.dtypes import Dtype, Kind
+from pytorchsim.target.descriptor import Descriptor
+from pytorchsim.target.dtypes import Dtype
 from pytorchsim.templates.attention_edges import finish_function, start_function
 from pytorchsim.templates.attention_problem import AttentionProblem, Place
 from pytorchsim.templates.attention_step import STEP_BUFFERS, step_function
 from pytorchsim.templates.attention_tile import AttentionTile
+from pytorchsim.templates.attention_transfers import Along, matrix_descriptor, minus_infinity
 from pytorchsim.templates.control_flow import (
     add,
     both,
@@ -116,30 +117,13 @@ class AttentionControl:
         """Axes: batch axes, heads, the one walked in the lane, the one over the lanes."""
         problem, tile, place = self._problem, self._tile, shape.place
         walked_stride, lane_stride = (place.column, place.row) if shape.swap else (place.row, place.column)
-        outer = [Axis(1, stride, 0) for stride in place.batch[:-1]]
-        heads = Axis(tile.heads, place.batch[-1], elements // tile.heads)
-        walked = Axis(shape.walked[1], walked_stride, 1)
-        lane = Axis(shape.lane[1], lane_stride, shape.pitch, lane=True)
-        count = len(outer)
-        bounds = []
-        for number, (extent, size) in enumerate(((problem.heads, tile.heads), shape.walked, shape.lane)):
-            if extent % size:
-                steps = [0] * (count + 3)
-                steps[count + number] = 1
-                bounds.append(Bound(0, tuple(steps), extent))
+        outer = [Along(1, 1, stride, 0) for stride in place.batch[:-1]]
+        heads = Along(problem.heads, tile.heads, place.batch[-1], elements // tile.heads)
+        walked = Along(*shape.walked, walked_stride, 1)
+        lane = Along(*shape.lane, lane_stride, shape.pitch, lane=True)
+        fill = minus_infinity(place.dtype) if name == "mask" else 0
         store = name in ("result", "statistics")
-        fill = 0
-        if name == "mask" and place.dtype.kind is Kind.FLOAT:
-            fill = _MINUS_INFINITY[place.dtype.name]
-        return Descriptor(
-            slot=self._slots[name],
-            op=TransferOp.STORE if store else TransferOp.LOAD,
-            dtype=place.dtype,
-            axes=(*outer, heads, walked, lane),
-            offset=place.offset,
-            bounds=tuple(bounds),
-            fill=fill,
-        )
+        return matrix_descriptor(self._slots[name], place, (*outer, heads, walked, lane), store=store, fill=fill)
 
     def _pointer(self, name: str, copy: ir.Value | int = 0) -> ir.Value:
         moved = self._moved[name]
@@ -285,7 +269,3 @@ class _Shape:
     pitch: int
     swap: bool = False
     depth: int = 1
-
-
-_MINUS_INFINITY = {"float32": 0xFF800000, "float16": 0xFC00, "bfloat16": 0xFF80}
-"""Bits by type: what a mask has beyond its ends."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from pytorchsim.target.descriptor import MAX_RANK
 from pytorchsim.target.dtypes import Dtype
 
-__all__ = ["MOST_BATCH_AXES", "AttentionProblem", "Place", "attention_problem"]
+__all__ = ["MOST_BATCH_AXES", "AttentionProblem", "Place", "attention_problem", "merge_batch"]
 
 MOST_BATCH_AXES = MAX_RANK - 2
 """What a descriptor has besides the two axes of a matrix."""
@@ -59,10 +60,8 @@ class AttentionProblem:
         return self.batch[-1]
 
 
-def attention_problem(
-    batch: Sequence[int], sizes: tuple[int, int, int, int], places: Mapping[str, Place], causal: bool, scale: float
-) -> AttentionProblem:
-    """`sizes`: queries, keys, size, value size; `places` by the names of the fields."""
+def merge_batch(batch: Sequence[int], places: Mapping[str, Place]) -> tuple[tuple[int, ...], dict[str, Place]]:
+    """Batch axes that all tensors walk as one become one: sizes, at least one, and places with as many strides."""
     kept = [axis for axis, size in enumerate(batch) if size != 1]
     groups: list[list[int]] = []
     for axis in kept:
@@ -70,18 +69,20 @@ def attention_problem(
             groups[-1].append(axis)
         else:
             groups.append([axis])
-    extents = []
-    for group in groups:
-        extent = 1
-        for axis in group:
-            extent *= batch[axis]
-        extents.append(extent)
     moved = {
         name: Place(p.offset, tuple(p.batch[group[-1]] for group in groups) or (0,), p.row, p.column, p.dtype)
         for name, p in places.items()
     }
+    return tuple(prod(batch[axis] for axis in group) for group in groups) or (1,), moved
+
+
+def attention_problem(
+    batch: Sequence[int], sizes: tuple[int, int, int, int], places: Mapping[str, Place], causal: bool, scale: float
+) -> AttentionProblem:
+    """`sizes`: queries, keys, size, value size; `places` by the names of the fields."""
+    extents, moved = merge_batch(batch, places)
     return AttentionProblem(
-        tuple(extents) or (1,),
+        extents,
         *sizes,
         query=moved["query"],
         key=moved["key"],

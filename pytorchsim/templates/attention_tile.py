@@ -8,16 +8,16 @@ hold what is in flight, one multiplies queries by keys while the other multiplie
 from __future__ import annotations
 
 import math
-from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.target.dtypes import F32
 from pytorchsim.templates.attention_problem import MOST_BATCH_AXES, AttentionProblem
-from pytorchsim.templates.footprint import BufferNeed, TemplateFootprint, footprint_of
+from pytorchsim.templates.attention_search import Candidate, TileSearch, cuts
+from pytorchsim.templates.footprint import BufferNeed, footprint_of
 
-__all__ = ["COPIES", "AttentionTile", "Candidate", "TileSearch", "search_attention"]
+__all__ = ["COPIES", "AttentionTile", "search_attention"]
 
 COPIES = 8
 """Blocks whose scores and factors are kept while they pass the pipeline."""
@@ -143,46 +143,8 @@ class AttentionTile:
         return needs
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A tile, what it takes, its estimated cycles, or why it is refused."""
-
-    tile: AttentionTile
-    footprint: TemplateFootprint
-    cycles: float
-    refusal: str
-
-
-@dataclass(frozen=True)
-class TileSearch:
-    """`chosen` is None when nothing fits."""
-
-    chosen: Candidate | None
-    all: tuple[Candidate, ...]
-
-    @property
-    def ranked(self) -> tuple[Candidate, ...]:
-        """What fits, the best first."""
-        fitting = (candidate for candidate in self.all if not candidate.refusal)
-        return tuple(sorted(fitting, key=lambda candidate: (candidate.cycles, candidate.footprint.total_bytes)))
-
-    @property
-    def nearest(self) -> Candidate:
-        """The candidate that takes the least scratchpad."""
-        return min(self.all, key=lambda candidate: candidate.footprint.total_bytes)
-
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """Why this tile, what did not fit."""
-        refused = Counter(candidate.refusal for candidate in self.all if candidate.refusal)
-        lines = [f"{count} tiles refused: {reason}" for reason, count in sorted(refused.items())]
-        if self.chosen is None:
-            return tuple(lines)
-        return (f"tile chosen of {len(self.ranked)} that fit: {self.chosen.cycles:.0f} cycles", *lines)
-
-
 @lru_cache(maxsize=512)
-def search_attention(problem: AttentionProblem, config: NpuConfig) -> TileSearch:
+def search_attention(problem: AttentionProblem, config: NpuConfig) -> TileSearch[AttentionTile]:
     """The cheapest step that fits."""
     lanes = config.core.lanes
     vector = min(_VECTOR_LMUL * config.core.vlen_bits // F32.bits, lanes)
@@ -191,9 +153,9 @@ def search_attention(problem: AttentionProblem, config: NpuConfig) -> TileSearch
     lag = 3 if 3 * value_pitch <= queue else 2
     overlapped = config.array.count > 1 and depth == 1 and 2 * lanes <= queue and lag * value_pitch <= queue
     found = []
-    for heads in _cuts(problem.heads):
-        for queries in _cuts(-(-problem.queries // lanes)):
-            for keys in _cuts(-(-problem.keys // lanes)):
+    for heads in cuts(problem.heads, _COUNTS):
+        for queries in cuts(-(-problem.queries // lanes), _COUNTS):
+            for keys in cuts(-(-problem.keys // lanes), _COUNTS):
                 tile = AttentionTile(
                     heads, queries, keys, size_pitch, value_pitch, depth, vector, lanes, overlapped, lag, queue
                 )
@@ -203,14 +165,7 @@ def search_attention(problem: AttentionProblem, config: NpuConfig) -> TileSearch
                     refusal = f"more than {MOST_BATCH_AXES} batch axes"
                 cycles = math.inf if refusal else _cycles(problem, tile, config)
                 found.append(Candidate(tile, footprint, cycles, refusal))
-    search = TileSearch(None, tuple(found))
-    return replace(search, chosen=next(iter(search.ranked), None))
-
-
-def _cuts(extent: int) -> list[int]:
-    """Sizes that cut `extent` into nearly equal parts."""
-    sizes = {extent} | {count for count in _COUNTS if count < extent} | {-(-extent // count) for count in _COUNTS}
-    return sorted(size for size in sizes if size <= max(_COUNTS))
+    return TileSearch(tuple(found))
 
 
 def _cycles(problem: AttentionProblem, tile: AttentionTile, config: NpuConfig) -> float:

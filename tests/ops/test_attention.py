@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -131,12 +132,17 @@ def test_scores_whose_rounding_exceeds_an_exponential(config: str, size: int, ca
     compare(lambda *t: attend(*t, is_causal=causal), q * 1e6, k * 1e6, v, config=config, backward=False)
 
 
-@pytest.mark.parametrize(("heads", "groups"), [(4, 1), (6, 3)])
-@pytest.mark.parametrize("config", ["tpuv3", "mobile"])
-@pytest.mark.parametrize("kind", ["causal", "bool", "float per head"])
-def test_grouped_queries(config: str, heads: int, groups: int, kind: str) -> None:
-    q, k, v = torch.randn(2, heads, 19, 16), torch.randn(2, groups, 30, 16), torch.randn(2, groups, 30, 16)
-    mask, causal = masked(kind, 19, 30, heads=heads)
+@pytest.mark.parametrize(
+    ("config", "heads", "kind"),
+    [
+        *product(("tpuv3", "mobile"), ((4, 1), (6, 3)), ("causal", "bool", "float per head")),
+        ("tpuv3", (16, 1), "float per head"),
+        ("tpuv3", (16, 2), "causal"),
+    ],
+)
+def test_grouped_queries(config: str, heads: tuple[int, int], kind: str) -> None:
+    q, k, v = (torch.randn(2, count, length, 16) for count, length in ((heads[0], 19), (heads[1], 30), (heads[1], 30)))
+    mask, causal = masked(kind, 19, 30, heads=heads[0])
     compare(lambda q, k, v: attend(q, k, v, mask, is_causal=causal, enable_gqa=True), q, k, v, config=config)
 
 
