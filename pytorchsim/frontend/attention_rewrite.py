@@ -54,6 +54,8 @@ def scaled_dot_product_attention(  # noqa: PLR0913  torch's arguments
     enable_gqa: bool = False,
 ) -> torch.Tensor:
     """As `torch.nn.functional.scaled_dot_product_attention`, which has checked the arguments when Dynamo traced it."""
+    query, key, value = (_autocast(tensor) for tensor in (query, key, value))
+    attn_mask = None if attn_mask is None else _autocast(attn_mask)
     heads = query.shape[-3] if enable_gqa and query.dim() > 2 else 1
     groups = key.shape[-3] if enable_gqa and query.dim() > 2 else 1
     if enable_gqa and query.dim() > 2 and value.shape[-3] != groups:
@@ -84,6 +86,14 @@ def scaled_dot_product_attention(  # noqa: PLR0913  torch's arguments
     if token:
         return result.flatten(-3, -2).unsqueeze(-2)
     return result.flatten(-4, -3) if grouped else result
+
+
+def _autocast(tensor: torch.Tensor) -> torch.Tensor:
+    """As `torch.autocast` makes an operand of attention, which is on its list of operations in the narrow type."""
+    eligible = tensor.is_floating_point() and tensor.dtype != torch.float64
+    if not eligible or not torch.is_autocast_enabled(tensor.device.type):
+        return tensor
+    return tensor.to(torch.get_autocast_dtype(tensor.device.type))
 
 
 def _grouped(heads_last: torch.Tensor, groups: int) -> torch.Tensor:

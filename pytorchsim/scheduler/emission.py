@@ -113,6 +113,9 @@ def emit_template_kernel(
     if not isinstance(buffer, TemplateBuffer):
         raise UnsupportedError(f"template {type(buffer).__name__} is not one of ours; in {origins}")
     kernel = _NpuKernel()
+    if buffer.get_name() in V.graph.removed_buffers:  # nobody reads it, but the kernel writes others and stores it, too
+        V.graph.removed_buffers.discard(buffer.get_name())
+        kernel.must_keep_buffers.add(buffer.get_name())
     try:
         with kernel:  # on leaving, buffers that nobody else reads are removed
             for node in nodes:

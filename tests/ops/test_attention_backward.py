@@ -129,6 +129,23 @@ def test_hidden_keys_that_are_not_finite() -> None:
     compare([q, k, v, mask], "tpuv3")
 
 
+@pytest.mark.parametrize("wanted", [(1,), (2,), (1, 2)], ids=str)
+def test_query_without_a_gradient(wanted: tuple[int, ...]) -> None:
+    """The kernel's own result, which nobody reads then, still has memory."""
+    found = []
+    for backend in ("eager", "pytorchsim"):
+        torch._dynamo.reset()
+        torch.manual_seed(2)
+        tensors = [t.requires_grad_(number in wanted) for number, t in enumerate(operands(5, 6, 8, 8))]
+        function: Any = attend
+        if backend == "pytorchsim":
+            settings = {"config": "tiny", "strict": True}
+            function = torch.compile(attend, backend=backend, fullgraph=True, options=settings)
+        result = function(*tensors)
+        found.append(torch.autograd.grad(result, [tensors[number] for number in wanted], torch.ones_like(result)))
+    torch.testing.assert_close(found[1], found[0])
+
+
 def test_several_cores_give_the_same_bits() -> None:
     """A core has whole heads."""
     tensors = operands(150, 140, 16, 16)
