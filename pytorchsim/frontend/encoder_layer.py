@@ -57,11 +57,15 @@ def encoder_layer(  # noqa: PLR0913  torch's arguments
     def norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         return functional.layer_norm(x, (embed_dim,), weight, bias, eps)
 
+    def add(x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
+        """In place in eager: under autocast the sum has the narrow type of `x`."""
+        return (x + residual).to(x.dtype)
+
     if norm_first:
-        x = src + attend(norm(src, norm_weight_1, norm_bias_1))
-        return x + feed_forward(norm(x, norm_weight_2, norm_bias_2))
-    x = norm(src + attend(src), norm_weight_1, norm_bias_1)
-    return norm(x + feed_forward(x), norm_weight_2, norm_bias_2)
+        x = add(attend(norm(src, norm_weight_1, norm_bias_1)), src)
+        return add(feed_forward(norm(x, norm_weight_2, norm_bias_2)), x)
+    x = norm(add(attend(src), src), norm_weight_1, norm_bias_1)
+    return norm(add(feed_forward(x), x), norm_weight_2, norm_bias_2)
 
 
 def self_attention(  # noqa: PLR0913  torch's arguments

@@ -304,3 +304,20 @@ def test_long_cache_in_half_precision() -> None:
     for queries in (1, 5):
         q, k, v = (torch.randn(1, 2, length, 64).half() for length in (queries, 10_240, 10_240))
         compare(attend, q, k, v, config="tpuv3", backward=False)
+
+
+@pytest.mark.parametrize("kind", ["none", "float", "encoder layer"])
+def test_autocast(kind: str) -> None:
+    """Attention is on autocast's list; the encoder layer's fast path adds in place, in the narrow type."""
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval()
+
+    def function(*tensors: torch.Tensor) -> Any:
+        with torch.autocast("cpu", torch.bfloat16):
+            return layer(tensors[0]) if kind == "encoder layer" else attend(*tensors)
+
+    tensors = [torch.randn(3, 7, 16)] if kind == "encoder layer" else [torch.randn(1, 2, n, 8) for n in (5, 6, 6)]
+    tensors += [torch.randn(5, 6)] if kind == "float" else []
+    with torch.no_grad():
+        expected, actual = function(*tensors), compile_for(function, "tiny")(*tensors)
+    assert actual.dtype == torch.bfloat16
+    torch.testing.assert_close(actual, expected, rtol=2e-2, atol=2e-2)
