@@ -119,6 +119,8 @@ def stream(core: int = 0, size: int = 1 << 20, store: bool = False) -> _native.T
 
 def check(timing: LaunchTiming) -> None:
     for component, values in timing.statistics.items():
+        if component.startswith("lane core"):
+            continue  # its cycles by cause add up to its busy ones: test_work.py
         spent = [value for name, value in values.items() if name.endswith("_cycles")]
         assert not spent or sum(spent) == timing.cycles, component
     for core in timing.cores:
