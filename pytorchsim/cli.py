@@ -1,4 +1,4 @@
-"""The `pytorchsim` command: what is installed, what a config says, the schema of a report.
+"""The `pytorchsim` command: what is installed, what a config says.
 
 In: command-line arguments. Out: text on stdout; exit code 1 with one line on stderr where a `PyTorchSimError` says why.
 Assumes: nothing is compiled or simulated here.

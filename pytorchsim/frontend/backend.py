@@ -17,6 +17,7 @@ from torch._dynamo.exc import exceptions_allowed_to_be_fallback
 from torch._inductor import compile_fx as inductor
 from torch._inductor.virtualized import V
 
+from pytorchsim.config.logs import apply_log_level
 from pytorchsim.config.session import Session, session_scope
 from pytorchsim.errors import HostOpWarning, UnsupportedError
 from pytorchsim.frontend import attention_lowerings as _attention_lowerings  # noqa: F401  importing it registers
@@ -65,6 +66,7 @@ def compile_graph(
         PyTorchSimError: of the type that says what failed; never wrapped.
     """
     with surfacing(strict=True):
+        apply_log_level()
         session = parse_options(options, mode)
     try:
         with surfacing(strict=session.strict):
