@@ -39,6 +39,10 @@ _ROTATION_CYCLES = 12
 _STEP_CYCLES = 1
 """Loop overhead of a step. An estimate."""
 
+_STEP_LATENCY_CYCLES = 12
+"""What a step of a walk takes at least, however short its vectors: its loads, operations and the branch follow one
+another. An estimate."""
+
 _WALK_CYCLES = 20
 """Latencies at the start and the end of a walk. An estimate."""
 
@@ -243,15 +247,20 @@ def _compute_cycles(program: LoopProgram, stages: Sequence[Stage], tile: Tile, c
     """Units are busy side by side; each step costs a little more, each fold and each function's end its latencies."""
     beats = max(1.0, tile.vector_elements * 8 * _widest_bytes(program) / config.core.datapath_bits)
 
-    def cycles(numbers: Sequence[int], stores: Sequence[int], overhead: float) -> float:
+    def cycles(numbers: Sequence[int], stores: Sequence[int], overhead: float, least: float = 0) -> float:
         units = unit_cycles(program, numbers, tile.vector_elements, config)
         units.pipe += sum(_fold_beats(program, number) * beats for number in numbers)
         units.store_port += len(stores) * beats / config.core.scratchpad_store_ports
-        return units.longest + overhead
+        return max(units.longest, least) + overhead
 
     rows = sum(cycles(stage.row_operations, stage.row_stores, 0) for stage in stages)
     walks = sum(
-        cycles((*stage.walk_operations, *stage.reductions), (*stage.walk_stores, *stage.kept), _STEP_CYCLES)
+        cycles(
+            (*stage.walk_operations, *stage.reductions),
+            (*stage.walk_stores, *stage.kept),
+            _STEP_CYCLES,
+            _STEP_LATENCY_CYCLES,
+        )
         for stage in stages
         if stage.walks
     )

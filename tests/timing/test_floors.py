@@ -62,6 +62,13 @@ def test_layer_norm() -> None:
     check(lambda x: functional.layer_norm(x, (768,)), (torch.randn(2048, 768),), dram, vector)
 
 
+def test_layer_norm_of_many_short_rows() -> None:
+    # 4096 x 256: two tensors, 16,384 cycles. 6 vector instructions per 8 of a lane's 8,192 elements: 6,144.
+    elements, scale, shift = 4096 * 256, torch.randn(256), torch.randn(256)
+    dram, vector = 2 * elements * 4 // DRAM_BYTES_PER_CYCLE, 6 * elements // 128 // 8
+    check(lambda x: functional.layer_norm(x, (256,), scale, shift), (torch.randn(4096, 256),), dram, vector)
+
+
 @pytest.mark.parametrize(
     "function", [functional.silu, functional.gelu, torch.tanh], ids=lambda function: function.__name__
 )
