@@ -10,10 +10,9 @@ from __future__ import annotations
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-__all__ = ["ALIGNMENT_BYTES", "DramAllocator"]
+from pytorchsim.target.memory_map import DRAM_ALIGNMENT_BYTES
 
-ALIGNMENT_BYTES = 256
-"""Storages start at multiples of this: a whole number of bursts of every memory we know."""
+__all__ = ["DramAllocator"]
 
 
 class DramAllocator:
@@ -42,6 +41,6 @@ class DramAllocator:
         # New, or resized beyond its block: then it moves, as it did on the host.
         address = self._next_address
         size = max(storage.nbytes(), 1)  # empty storages still have an identity
-        self._next_address += -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+        self._next_address += -(-size // DRAM_ALIGNMENT_BYTES) * DRAM_ALIGNMENT_BYTES
         self._blocks[identity] = (StorageWeakRef(storage), address, storage.nbytes())
         return address

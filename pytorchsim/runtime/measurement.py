@@ -20,13 +20,14 @@ from pytorchsim.config.model import NpuConfig
 from pytorchsim.errors import CompileError, MachineFault, SpadOverflowError
 from pytorchsim.mlir.build import build_kernel, build_program
 from pytorchsim.mlir.cache import shared_store
+from pytorchsim.mlir.stored import kernel_key
 from pytorchsim.runtime.latencies import timing_model_digest
+from pytorchsim.target.memory_map import DRAM_ALIGNMENT_BYTES
 
 __all__ = ["Argument", "Measurement", "measure"]
 
 _SECTION = "measurements"
 _NAME = "measured"
-_ALIGNMENT_BYTES = 256
 _IDLE_SECONDS = 60
 
 
@@ -56,7 +57,7 @@ def measure(
     modules = [text.replace(placeholder, _NAME) for text in texts]
     machine = config.canonical_json()
     store = shared_store()
-    keys = [_key(module, arguments, machine) for module in modules]
+    keys = [_key(module, arguments, config) for module in modules]
     found: dict[int, Measurement] = {}
     for number, key in enumerate(keys):
         payload = store.read(_SECTION, key) if store is not None else None
@@ -86,7 +87,7 @@ def measure_here(module: str, arguments: Sequence[Argument], machine: str) -> Me
     for argument in arguments:
         end = argument.storage_bytes - argument.offset_bytes
         slots.append(Slot(0, -argument.offset_bytes, end, address + argument.offset_bytes, argument.element_bytes))
-        address += -(-max(argument.storage_bytes, 1) // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
+        address += -(-max(argument.storage_bytes, 1) // DRAM_ALIGNMENT_BYTES) * DRAM_ALIGNMENT_BYTES
     core = Machine(config)
     core.load(program)
     try:
@@ -123,6 +124,6 @@ def _result(future: Future[Measurement]) -> Measurement:
         raise
 
 
-def _key(module: str, arguments: Sequence[Argument], machine: str) -> str:
-    content = json.dumps([module, list(arguments), machine, timing_model_digest()])
+def _key(module: str, arguments: Sequence[Argument], config: NpuConfig) -> str:
+    content = json.dumps([kernel_key(_NAME, module, config), list(arguments), timing_model_digest()])
     return hashlib.sha256(content.encode()).hexdigest()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "DRAM_ALIGNMENT_BYTES",
     "IN_FLIGHT_GRANULE_BYTES",
     "PAGE_BYTES",
     "RETURN_ADDRESS",
@@ -21,6 +22,9 @@ SCRATCHPAD_BASE = 0x2000_0000
 
 PAGE_BYTES = 4096
 """Granule of Spike's address translation: a page has one mapping."""
+
+DRAM_ALIGNMENT_BYTES = 256
+"""Storages start at multiples of this: a whole number of bursts of every memory we know."""
 
 IN_FLIGHT_GRANULE_BYTES = 32
 """One in-flight bit covers this many bytes of every lane's slice (one scratchpad port access)."""

@@ -95,9 +95,8 @@ def search_gemm(
         footprint = footprint_of(tile.buffers(problem, fusion, config), config)
         refusal = footprint.refusal or moves.refusal(tile)
         cost = None if refusal else cost_of(problem, fusion, tile, config, cheapest)
-        if (
-            cost is not None and not tile.blocked and choices.measured == 1
-        ):  # a bound must not hide a cheaper one of those with exact sums
+        # A bound must not hide a cheaper one of those with exact sums, nor rank what is to be measured.
+        if cost is not None and not tile.blocked and choices.measured == 1:
             cheapest = min(cheapest, cost.total)
         found.append(Candidate(tile, footprint, cost, refusal))
     fitting = [candidate for candidate in found if not candidate.refusal]

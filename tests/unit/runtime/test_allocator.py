@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from pytorchsim.runtime.allocator import ALIGNMENT_BYTES, DramAllocator
+from pytorchsim.runtime.allocator import DramAllocator
+from pytorchsim.target.memory_map import DRAM_ALIGNMENT_BYTES as ALIGNMENT_BYTES
 
 
 def test_storages_in_order_of_first_use() -> None:
