@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 from pytorchsim.errors import UnsupportedError
 from pytorchsim.templates.footprint import TemplateFootprint
 
-__all__ = ["Candidate", "TileSearch", "cuts"]
+__all__ = ["Candidate", "Tile", "TileSearch", "cuts"]
 
 
 class _Described(Protocol):
