@@ -16,13 +16,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.node import map_arg
 
 from pytorchsim.config.session import Session
-from pytorchsim.frontend.attention_operator import (
-    ATTENTION,
-    ATTENTION_BACKWARD,
-    attention_backward_by_kernel,
-    attention_backward_definition,
-    attention_definition,
-)
+from pytorchsim.frontend.attention_definition import attention_backward_definition, attention_definition
+from pytorchsim.frontend.attention_operator import ATTENTION, ATTENTION_BACKWARD, attention_backward_by_kernel
 from pytorchsim.frontend.decompositions import decomposition_table
 
 __all__ = ["write_out_attention"]

@@ -18,7 +18,8 @@ import torch
 from torch.nn import functional
 from torch.overrides import BaseTorchFunctionMode
 
-from pytorchsim.frontend.attention_operator import attention, scores_of
+from pytorchsim.frontend.attention_definition import scores_of
+from pytorchsim.frontend.attention_operator import attention
 from pytorchsim.frontend.encoder_layer import encoder_layer, self_attention
 
 __all__ = ["KERNEL_DTYPES", "AttentionRewrite", "scaled_dot_product_attention"]
