@@ -185,7 +185,7 @@ void bind_lane_core(nb::module_& module) {
       .def(
           "retire",
           [](npu::LaneCore& core, uint32_t bits, uint32_t vl, uint8_t sew_bits, float lmul, uint64_t address,
-             uint64_t pc) { core.retire(npu::LaneCore::decode(bits), {vl, sew_bits, lmul}, address, pc); },
+             uint64_t pc) { core.retire(npu::decode_timing(bits), {vl, sew_bits, lmul}, address, pc); },
           "bits"_a, "vl"_a = 0, "sew_bits"_a = 32, "lmul"_a = 1.0f, "address"_a = 0, "pc"_a = 0)
       .def("taken_branch", &npu::LaneCore::taken_branch)
       .def(

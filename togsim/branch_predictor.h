@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "lane_core.h"
+#include "instruction_timing.h"
 
 namespace npu {
 

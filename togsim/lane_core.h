@@ -14,176 +14,11 @@
 #include <memory>
 #include <vector>
 
+#include "instruction_timing.h"
+#include "lane_core_params.h"
 #include "work.h"
 
 namespace npu {
-
-// What an instruction costs depends on its class only. One row of the latency table per entry.
-enum class OpClass : uint8_t {
-  IntAlu,
-  IntMul,
-  IntDiv,
-  FpAlu,  // add, multiply, fused multiply-add, compare, convert
-  FpMove,
-  FpDiv,  // and square root
-  Branch,
-  ScalarLoad,
-  ScalarStore,
-  Csr,
-  VectorConfig,
-  VectorAlu,  // integer, logic, compare, merge, move, mask
-  VectorMul,
-  VectorDiv,
-  VectorFp,     // add, multiply, fused multiply-add, convert
-  VectorFpDiv,  // and square root
-  VectorReduce,
-  VectorReduceOrdered,
-  VectorSlide,
-  VectorGather,
-  VectorToScalar,
-  VectorLoad,
-  VectorLoadElements,  // strided, indexed, segment: element by element
-  VectorStore,
-  VectorStoreElements,
-  Sfu,
-  Xlu,
-  LaneId,
-  ArrayWeights,
-  ArrayInputs,
-  ArrayPop,
-  Dma,
-  Count,
-};
-
-// How an instruction may change the flow of control or the vector configuration.
-enum class BranchKind : uint8_t {
-  None,
-  Conditional,
-  Jump,
-  Call,
-  IndirectCall,
-  Return,
-  Indirect,
-  DirectConfig,    // vsetivli: all of its result is in the instruction
-  IndirectConfig,  // vsetvli, vsetvl
-};
-
-// How many registers an operand spans, and so which of them an execution touches.
-enum class OperandShape : uint8_t {
-  None,
-  Group,        // vl x SEW
-  Wide,         // vl x 2 SEW
-  Half,         // vl x SEW / 2
-  Quarter,      // vl x SEW / 4
-  Eighth,       // vl x SEW / 8
-  Mask,         // one register of bits
-  Single,       // element 0
-  ElementBits,  // vl x the instruction's own element width (memory data, indices)
-  Whole,        // a number of whole registers, whatever vl is
-};
-
-struct VectorOperand {
-  uint8_t reg = 0;
-  OperandShape shape = OperandShape::None;
-};
-
-// What timing needs of an instruction and that does not change between executions: decoded once per pc from
-// its bits.
-struct InstructionTiming {
-  OpClass op = OpClass::IntAlu;
-  std::array<uint8_t, 3> scalar_sources{};  // 0 = none (x0); floating-point registers are 32..63
-  uint8_t scalar_dest = 0;
-  std::array<VectorOperand, 4> vector_sources{};  // includes v0 when masked, and vd when it is read
-  uint8_t vector_source_count = 0;
-  VectorOperand vector_dest{};
-  uint8_t element_bits = 0;  // ElementBits operands; else unused
-  uint8_t fields = 1;        // segment accesses: fields; Whole operands: registers
-  uint8_t arrays = 0;        // systolic arrays named, one bit each
-  uint8_t element_code = 0;  // element type of pushes and pops
-  bool vector = false;       // needs vl and vtype
-  bool first_weights = false;
-  BranchKind branch = BranchKind::None;
-  uint8_t size_bytes = 4;
-};
-
-// What an execution adds.
-struct VectorState {
-  uint32_t vl = 0;
-  uint8_t sew_bits = 0;
-  float lmul = 1;
-};
-
-// Figures of gem5's MinorCPU, from NpuConfig's `minor` (units, defaults and sources there).
-struct MinorParams {
-  uint32_t fetch_line_bytes = 64;
-  uint32_t fetches_in_flight = 1;
-  uint32_t fetch_buffer_lines = 2;
-  uint32_t decode_width = 2;
-  uint32_t decode_buffer_entries = 3;
-  uint32_t issue_buffer_entries = 7;
-  uint32_t issue_width = 2;
-  uint32_t memory_issue_width = 1;
-  uint32_t commit_width = 2;
-  uint32_t memory_commit_width = 1;
-  uint32_t branch_delay_cycles = 1;
-  uint32_t int_units = 2;
-  uint32_t int_cycles = 3;
-  uint32_t int_early_cycles = 2;
-  uint32_t mul_cycles = 3;
-  uint32_t div_cycles = 9;
-  uint32_t vector_units = 1;
-  uint32_t vector_cycles = 6;
-  uint32_t vector_early_cycles = 2;
-  uint32_t memory_units = 1;
-  uint32_t memory_cycles = 1;
-  uint32_t memory_early_cycles = 1;
-  uint32_t load_assumed_cycles = 2;
-  uint32_t memory_width_bytes = 64;
-  uint32_t cache_cycles = 1;
-  uint32_t accesses_in_memory = 2;
-  uint32_t transfer_entries = 2;
-  uint32_t store_buffer_entries = 5;
-  uint32_t stores_per_cycle = 2;
-};
-
-// Figures of the lane core, from NpuConfig (units, defaults and sources there).
-struct LaneCoreParams {
-  uint32_t lanes = 128;
-  uint32_t vlen_bits = 256;
-  uint32_t datapath_bits = 256;
-  uint32_t issue_width = 2;
-  uint32_t load_ports = 2;
-  uint32_t store_ports = 1;
-  uint32_t port_bytes = 32;
-  uint32_t sfu_elements_per_cycle = 1;
-  uint32_t array_count = 2;
-  uint32_t array_queue_entries = 256;
-
-  uint32_t int_alu_cycles = 1;
-  uint32_t int_mul_cycles = 3;
-  uint32_t int_div_cycles = 20;
-  uint32_t fp_alu_cycles = 4;
-  uint32_t fp_move_cycles = 1;
-  uint32_t fp_div_cycles = 20;
-  uint32_t taken_branch_cycles = 1;
-  uint32_t scalar_load_cycles = 2;
-  uint32_t vector_config_cycles = 1;
-  uint32_t vector_alu_cycles = 2;
-  uint32_t vector_mul_cycles = 3;
-  uint32_t vector_div_cycles_per_beat = 16;
-  uint32_t vector_fp_cycles = 4;
-  uint32_t vector_fp_div_cycles_per_beat = 8;
-  uint32_t vector_permute_cycles = 2;
-  uint32_t scratchpad_load_cycles = 2;
-  uint32_t scratchpad_store_cycles = 1;
-  uint32_t sfu_cycles = 8;
-  uint32_t xlu_cycles = 8;
-  uint32_t vector_units = 1;
-  bool chaining = true;
-
-  bool use_minor = false;  // gem5's MinorCPU instead of the scoreboard
-  MinorParams minor;
-};
 
 class MinorPipeline;
 
@@ -192,9 +27,6 @@ class LaneCore {
   // Throws std::invalid_argument for figures that describe no machine.
   explicit LaneCore(const LaneCoreParams& params);
   ~LaneCore();
-
-  // Any 32 bits: what is not known to be slower is a single-cycle scalar operation.
-  static InstructionTiming decode(uint32_t bits);
 
   void begin();  // pipeline empty, cycle 0
   // `pc` and the memory address count for gem5's core only, beyond the address's alignment.
@@ -270,8 +102,6 @@ class LaneCore {
   uint32_t memory_cycles(const InstructionTiming& instruction, const VectorState& state,
                          uint64_t address) const;
   uint32_t result_latency(const InstructionTiming& instruction, const VectorState& state) const;
-  uint32_t registers(const InstructionTiming& instruction, OperandShape shape,
-                     const VectorState& state) const;
   Use use_of(const InstructionTiming& instruction, const VectorOperand& operand, const VectorState& state,
              uint32_t busy, bool data) const;
   uint64_t after_source(const Use& use, bool chained, uint64_t cycle) const;

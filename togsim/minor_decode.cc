@@ -2,17 +2,11 @@
 // result, one per element of a strided or indexed access. Every vector micro-operation also reads its
 // destination (the tail stays).
 #include <algorithm>
+#include <bit>
 
 #include "minor_pipeline.h"
 
 namespace npu {
-namespace {
-
-uint32_t registers_of(uint64_t bits, uint32_t vlen_bits) {
-  return static_cast<uint32_t>(std::max<uint64_t>(1, (bits + vlen_bits - 1) / vlen_bits));
-}
-
-}  // namespace
 
 std::vector<MinorPipeline::MicroOp> MinorPipeline::micro_ops(const InstructionTiming& t,
                                                              const VectorState& state,
@@ -49,30 +43,8 @@ std::vector<MinorPipeline::MicroOp> MinorPipeline::micro_ops(const InstructionTi
   const bool memory = t.op >= OpClass::VectorLoad && t.op <= OpClass::VectorStoreElements;
   const bool elements = t.op == OpClass::VectorLoadElements || t.op == OpClass::VectorStoreElements;
   const OperandShape dest = t.vector_dest.shape;
-  auto span = [&](OperandShape shape) -> uint32_t {
-    const uint64_t bits = uint64_t{state.vl} * state.sew_bits;
-    switch (shape) {
-      case OperandShape::None:
-        return 0;
-      case OperandShape::Mask:
-      case OperandShape::Single:
-        return 1;
-      case OperandShape::Whole:
-        return t.fields;
-      case OperandShape::Wide:
-        return registers_of(bits * 2, vlen_bits_);
-      case OperandShape::Half:
-        return registers_of(bits / 2, vlen_bits_);
-      case OperandShape::Quarter:
-        return registers_of(bits / 4, vlen_bits_);
-      case OperandShape::Eighth:
-        return registers_of(bits / 8, vlen_bits_);
-      case OperandShape::ElementBits:
-        return registers_of(uint64_t{state.vl} * t.element_bits, vlen_bits_);
-      case OperandShape::Group:
-        return registers_of(bits, vlen_bits_);
-    }
-    return 0;
+  auto span = [&](OperandShape shape) {
+    return touched_registers(t, shape, state, std::countr_zero(vlen_bits_));
   };
   uint32_t widest = span(dest);
   for (uint8_t s = 0; s < t.vector_source_count; ++s)

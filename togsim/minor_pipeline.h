@@ -13,7 +13,8 @@
 #include <vector>
 
 #include "branch_predictor.h"
-#include "lane_core.h"
+#include "instruction_timing.h"
+#include "lane_core_params.h"
 
 namespace npu {
 

@@ -27,38 +27,11 @@ bool needs_whole_source(OpClass op) {
 
 }  // namespace
 
-uint32_t LaneCore::registers(const InstructionTiming& instruction, OperandShape shape,
-                             const VectorState& state) const {
-  const uint64_t group_bits = uint64_t{state.vl} * state.sew_bits;
-  switch (shape) {
-    case OperandShape::None:
-      return 0;
-    case OperandShape::Mask:
-    case OperandShape::Single:
-      return 1;
-    case OperandShape::Whole:
-      return instruction.fields;
-    case OperandShape::Group:
-      return at_least_one(shift_up(group_bits, vlen_shift_));
-    case OperandShape::Wide:
-      return at_least_one(shift_up(group_bits * 2, vlen_shift_));
-    case OperandShape::Half:
-      return at_least_one(shift_up(group_bits / 2, vlen_shift_));
-    case OperandShape::Quarter:
-      return at_least_one(shift_up(group_bits / 4, vlen_shift_));
-    case OperandShape::Eighth:
-      return at_least_one(shift_up(group_bits / 8, vlen_shift_));
-    case OperandShape::ElementBits:
-      return at_least_one(shift_up(uint64_t{state.vl} * instruction.element_bits, vlen_shift_));
-  }
-  return 0;
-}
-
 LaneCore::Use LaneCore::use_of(const InstructionTiming& instruction, const VectorOperand& operand,
                                const VectorState& state, uint32_t busy, bool data) const {
   Use use;
   use.first = operand.reg;
-  use.count = registers(instruction, operand.shape, state);
+  use.count = touched_registers(instruction, operand.shape, state, vlen_shift_);
   if (data && instruction.fields > 1 &&
       operand.shape != OperandShape::Whole) {  // segments: a group per field
     float emul = state.lmul;

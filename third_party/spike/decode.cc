@@ -97,7 +97,7 @@ void Core::decode(Decoded& entry, uint64_t pc) {
   fresh.rd = static_cast<uint8_t>(fetched.insn.rd());
   fresh.rs1 = static_cast<uint8_t>(fetched.insn.rs1());
   fresh.rs2 = static_cast<uint8_t>(fetched.insn.rs2());
-  fresh.timing = LaneCore::decode(fresh.bits());
+  fresh.timing = decode_timing(fresh.bits());
   for (size_t i = 0; i < program.tile_functions().size(); ++i)
     if (program.tile_functions()[i].entry == pc) fresh.tile = static_cast<uint16_t>(i + 1);
   try {

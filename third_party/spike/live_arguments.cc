@@ -59,7 +59,7 @@ uint8_t live_arguments(std::span<const uint32_t> code) {
     changed = false;
     for (int64_t index = count; index-- > 0;) {
       const uint32_t bits = code[static_cast<size_t>(index)];
-      const InstructionTiming timing = LaneCore::decode(bits);
+      const InstructionTiming timing = decode_timing(bits);
       const Flow flow = flow_of(bits, index);
       uint32_t out = 0;
       if (flow.falls_through) out |= live_at(index + 1);
