@@ -15,13 +15,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch._inductor import ir
 from torch._inductor.scheduler import BaseSchedulerNode
 from torch.utils._ordered_set import OrderedSet
 
 from pytorchsim.config.model import NpuConfig
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.10 has none
 
 __all__ = [
     "BuiltKernel",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 import sysconfig
@@ -54,6 +55,46 @@ def test_dynamo_finds_the_backend_by_its_entry_point() -> None:
 def test_versions_agree() -> None:
     assert metadata.version("pytorchsim") == pytorchsim.__version__
     assert f"version: {pytorchsim.__version__}\n" in (REPOSITORY / "CITATION.cff").read_text()
+
+
+SINCE_3_11 = {
+    "tomllib": {""},
+    "contextlib": {"chdir"},
+    "datetime": {"UTC"},
+    "enum": {"EnumCheck", "ReprEnum", "StrEnum", "global_enum", "member", "nonmember", "property", "verify"},
+    "hashlib": {"file_digest"},
+    "itertools": {"batched"},
+    "math": {"cbrt", "exp2", "fma", "sumprod"},
+    "typing": {
+        "LiteralString", "Never", "NotRequired", "ReadOnly", "Required", "Self", "TypeAliasType", "TypeIs",
+        "TypeVarTuple", "Unpack", "assert_never", "assert_type", "dataclass_transform", "override", "reveal_type",
+    },
+    "warnings": {"deprecated"},
+}  # fmt: skip
+"""Modules and names of the standard library that Python 3.10, the oldest that is supported, lacks."""
+
+
+def imported(tree: ast.AST) -> set[tuple[str, str]]:
+    """(module, name) of what runs, "" for whole modules; imports for type checkers do not run."""
+    found = set()
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.Import):
+            found |= {(alias.name, "") for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {(node.module or "", name) for name in ("", *(alias.name for alias in node.names))}
+        found |= imported(node)
+    return found
+
+
+def test_the_oldest_python_has_what_is_imported() -> None:
+    found = {}
+    for path in sorted(Path(pytorchsim.__file__).parent.rglob("*.py")):
+        used = imported(ast.parse(path.read_text(encoding="utf-8")))
+        if newer := sorted(pair for pair in used if pair[1] in SINCE_3_11.get(pair[0], ())):
+            found[path.name] = newer
+    assert not found
 
 
 def test_wheel_works_in_a_new_environment_elsewhere(tmp_path: Path) -> None:
