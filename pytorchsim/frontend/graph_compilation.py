@@ -3,8 +3,8 @@ large for the stack.
 
 In: kernels as they are defined, and how to build each for shorter vectors. Out: the kernels that had to be replaced.
 Only the compiled kernel says how deep its stack is: what does not fit is built with half the registers per vector
-(architecture: "retried at half the LMUL"), down to one. The text that fits is what the module holds, so caches know
-nothing of this. Assumes: `build_kernel` gives the same future again when the module is loaded.
+(LMUL), down to one. The text that fits is what the module holds, so caches know nothing of this. Assumes:
+`build_kernel` gives the same future again when the module is loaded.
 """
 
 from __future__ import annotations

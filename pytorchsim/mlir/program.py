@@ -31,13 +31,6 @@ class Program:
     tile_digests: Mapping[str, str] = field(default_factory=dict)
     spad_bytes: Mapping[str, int] = field(default_factory=dict)
 
-    def symbol_at(self, address: int) -> str:
-        """`name+offset` of the symbol that holds `address`, or the address in hex. For messages."""
-        for name, (start, size) in self.symbols.items():
-            if start <= address < start + max(size, 1):
-                return name if address == start else f"{name}+{address - start:#x}"
-        return hex(address)
-
 
 def read_image(
     image: bytes,

@@ -9,7 +9,7 @@ import pytest
 from pytorchsim.errors import CompileError, SetupError
 from pytorchsim.mlir.link import find_linker, link
 from pytorchsim.mlir.object_digest import object_digest
-from pytorchsim.mlir.program import Program, read_image
+from pytorchsim.mlir.program import read_image
 from pytorchsim.mlir.workers import shared_pool
 from pytorchsim.target.memory_map import PAGE_BYTES, TEXT_BASE
 
@@ -89,10 +89,3 @@ def test_digest_is_of_the_code_not_of_the_name(objects: dict[str, bytes]) -> Non
     assert object_digest(other) != object_digest(objects["a"])
     other = compiled(CONSTANT.format(name="a").replace("add i64", "sub i64"))
     assert object_digest(other) != object_digest(objects["a"])
-
-
-def test_symbol_at() -> None:
-    program = Program(((0x10000, b"", 0, 5),), {"f": (0x10000, 16), "x": (0x2000_0000, 64)}, ("f",), ())
-    assert program.symbol_at(0x10000) == "f"
-    assert program.symbol_at(0x2000_0010) == "x+0x10"
-    assert program.symbol_at(0x10010) == "0x10010"
