@@ -12,7 +12,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from pytorchsim.errors import UnsupportedError
-from pytorchsim.frontend.policy import source_line
+from pytorchsim.scheduler.source_lines import source_line
 
 __all__ = ["refuse_data_dependent_sizes"]
 

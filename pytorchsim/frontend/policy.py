@@ -8,7 +8,6 @@ business of `recompile_limit.py` and Dynamo (docs/frontend.md).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -24,14 +23,13 @@ from pytorchsim.config.session import Session
 from pytorchsim.errors import HostOpError
 from pytorchsim.frontend.source_key import source_key
 from pytorchsim.runtime.host_ops import HostOp
+from pytorchsim.scheduler.source_lines import source_line
 
-__all__ = ["HostOpPolicy", "host_ops_of", "refuse_or_record", "source_line"]
+__all__ = ["HostOpPolicy", "host_ops_of", "refuse_or_record"]
 
 # Extern nodes that touch no tensor data on the host: tuple elements of another node, seeds of the random generator,
 # assertions on sizes, and calls of a subgraph, whose own scheduler asks the policy again.
 _NOT_WORK = (ir.MultiOutput, ir.RandomSeeds, ir.AssertScalar, ir.InvokeSubgraph)
-
-_FRAME = re.compile(r'^\s*File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)$')
 
 
 class HostOpPolicy(CustomSchedulerPass):
@@ -146,14 +144,3 @@ def _shape_and_dtype(node: Any, origin: torch.fx.Node | None) -> tuple[tuple[int
 
 def _dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
-
-
-def source_line(stack_trace: str | None) -> tuple[str, int, str]:
-    """The innermost frame of an FX stack trace: file, line number, text of the line."""
-    lines = (stack_trace or "").splitlines()
-    for position in range(len(lines) - 1, -1, -1):
-        frame = _FRAME.match(lines[position])
-        if frame:
-            code = lines[position + 1].strip() if position + 1 < len(lines) else ""
-            return frame["file"], int(frame["line"]), code
-    return "", 0, ""

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch._inductor.scheduler import BaseSchedulerNode
 
+from pytorchsim.scheduler.source_lines import source_line
+
 __all__ = ["Origins", "origins_of"]
 
 _HINT_CHARACTERS = 60
@@ -58,11 +60,6 @@ def _operator_name(fx: torch.fx.Node) -> str:
 
 
 def _source_line(fx: torch.fx.Node) -> str:
-    """`file.py:12` of the innermost user frame; the file's name only, so that output does not depend on folders."""
-    trace = fx.meta.get("stack_trace") or ""
-    for text in reversed(trace.splitlines()):
-        stripped = text.strip()
-        if stripped.startswith("File ") and ", line " in stripped:
-            path, _, rest = stripped[len('File "') :].partition('", line ')
-            return f"{path.rpartition('/')[2]}:{rest.split(',')[0]}"
-    return ""
+    """`file.py:12`; the file's name only, so that output does not depend on folders."""
+    place = source_line(fx.meta.get("stack_trace"))
+    return f"{place.file.rpartition('/')[2]}:{place.line}" if place.file else ""

@@ -154,8 +154,7 @@ def _makes_operand(node: BaseSchedulerNode, template: BaseSchedulerNode) -> bool
     """Whether `node` is elementwise and all it makes is an operand that nobody but the template uses."""
     if node.is_template() or node.is_reduction() or node.has_aliasing_or_mutation():
         return False
-    (_, carrier, _) = template.get_prologue_template_epilogue(list(template.get_nodes()))
-    before = template.get_prologue_template_epilogue(list(template.get_nodes()))[0]
+    before, carrier, _ = template.get_prologue_template_epilogue(list(template.get_nodes()))
     buffers = node.get_outputs()
     if not isinstance(node, SchedulerNode) or len(buffers) != 1:
         return False
