@@ -1,7 +1,7 @@
 """The stages of attention, each for one block: what is loaded, pushed, popped, computed and stored.
 
 In: a problem, a tile, regions of buffers. Out: MLIR at the insertion point of a tile function. A *piece* is a vector of
-keys (or of a value's elements). `attention_step` says in which order stages run.
+keys (or of a value's elements). `attention_step` and `attention_pipeline` say in which order stages run.
 """
 
 from __future__ import annotations
