@@ -21,7 +21,7 @@ def test_bias_and_relu(fuse: Any, operands: tuple[torch.Tensor, ...]) -> None:
     assert outcome.kernels == 1
 
 
-def test_scalar(fuse: Any, operands: tuple[torch.Tensor, ...]) -> None:
+def test_scalars_join_the_convolution(fuse: Any, operands: tuple[torch.Tensor, ...]) -> None:
     x, w, _ = operands
     assert fuse(lambda x, w: functional.conv2d(x, w) * 0.5 + 2, x, w).kernels == 1
 

@@ -13,7 +13,7 @@ CONFIGS = ("tpuv3", "mobile", "tiny")
 
 @pytest.mark.parametrize("config", CONFIGS)
 @pytest.mark.parametrize("reduce", ["amax", "sum", "amin"])
-def test_rows(fuse: Fuse, config: str, reduce: str) -> None:
+def test_reductions_over_rows_join_the_product(fuse: Fuse, config: str, reduce: str) -> None:
     outcome = fuse(lambda x, w: getattr(x @ w, reduce)(-2), randn(130, 96), randn(96, 70), config=config)
     assert outcome.origins == [["mm", reduce]]
 

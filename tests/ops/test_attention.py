@@ -101,7 +101,7 @@ def test_queries_without_keys(config: str, value: float) -> None:
     ("queries", "keys", "size", "value_size"),
     [(1, 300, 16, 16), (5, 7, 9, 11), (130, 257, 64, 32), (129, 1, 33, 65), (260, 140, 128, 128), (17, 300, 160, 40)],
 )
-def test_shapes(config: str, queries: int, keys: int, size: int, value_size: int) -> None:
+def test_sizes_with_and_without_tails(config: str, queries: int, keys: int, size: int, value_size: int) -> None:
     compare(attend, *operands(queries, keys, size, value_size), config=config, backward=False)
 
 
@@ -285,7 +285,7 @@ def test_dropout_is_a_host_op_until_random_numbers_are_built() -> None:
 @pytest.mark.parametrize("length", [128, 256, 512, 1024])
 @pytest.mark.parametrize(("batch", "heads"), [(1, 4), (4, 6), (8, 8), (16, 12)])
 @pytest.mark.parametrize("causal", [False, True])
-def test_sweep(batch: int, heads: int, length: int, size: int, causal: bool) -> None:
+def test_every_combination_of_sizes(batch: int, heads: int, length: int, size: int, causal: bool) -> None:
     q, k, v = (torch.randn(batch, heads, length, size) for _ in range(3))
     compare(lambda q, k, v: attend(q, k, v, is_causal=causal), q, k, v, config="tpuv3", backward=False)
 

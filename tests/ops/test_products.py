@@ -31,7 +31,7 @@ def compile_for(function: Callable[..., torch.Tensor], config: str) -> Callable[
 
 
 @pytest.mark.parametrize("config", ["tpuv3", "tiny"])
-def test_grid(config: str) -> None:
+def test_mm_of_all_pairs_of_sizes(config: str) -> None:
     """mm over all pairs of sizes; a product too large for the smallest machine to be quick is left to the other one."""
     for m, k, n in covering(GRID):
         if config == "tiny" and m * k * n > 20_000_000:

@@ -42,7 +42,7 @@ def test_any_and_all(check: Check) -> None:
 
 
 @pytest.mark.parametrize("shape", [(8192,), (1, 8192), (100, 333), (1000003,)], ids=str)
-def test_everything(check: Check, shape: tuple[int, ...]) -> None:
+def test_reduction_of_all_elements(check: Check, shape: tuple[int, ...]) -> None:
     check(torch.sum, torch.randn(shape))
     check(torch.amax, torch.randn(shape))
 
@@ -72,7 +72,7 @@ def test_variance_does_not_cancel(check: Check, shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
-def test_positions(check: Check, name: str) -> None:
+def test_argmax_and_argmin(check: Check, name: str) -> None:
     x = torch.randint(-5, 5, (37, 130)).float()  # many ties: the first one counts
     x[4, 7] = x[4, 90] = float("nan")
     x[5, :] = float("inf")

@@ -18,7 +18,7 @@ def config(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def test_of_views(check_cases: CheckCases) -> None:
+def test_as_strided_of_a_view_means_the_storage(check_cases: CheckCases) -> None:
     x = torch.arange(60.0).reshape(12, 5)
 
     def of_slice(x: torch.Tensor) -> torch.Tensor:

@@ -41,7 +41,7 @@ def _check_ended(check_cases: CheckCases, together: list[Any]) -> None:
 @seed(20)
 @settings(max_examples=10, **EXAMPLES)
 @together
-def test_chains(check_cases: CheckCases, together: list[Chain]) -> None:
+def test_random_chains_of_views(check_cases: CheckCases, together: list[Chain]) -> None:
     _check(check_cases, together)
 
 
@@ -59,7 +59,7 @@ def test_chains_with_an_ending(check_cases: CheckCases, together: list[Any]) -> 
 @seed(21)
 @settings(max_examples=200, **EXAMPLES)
 @together
-def test_many_chains(check_cases: CheckCases, together: list[Chain]) -> None:
+def test_many_random_chains_of_views(check_cases: CheckCases, together: list[Chain]) -> None:
     _check(check_cases, together)
 
 

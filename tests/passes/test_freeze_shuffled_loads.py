@@ -28,11 +28,11 @@ module {{
         "%w = llvm.bitcast %v : vector<4xf32> to vector<4xi32>",
     ],
 )
-def test_frozen(run_pass: Callable[..., str], check: Callable[..., None], use: str) -> None:
+def test_a_load_that_is_shuffled_is_frozen(run_pass: Callable[..., str], check: Callable[..., None], use: str) -> None:
     output = run_pass("freeze-shuffled-loads", text(use))
     name = use.split(" = ")[1].split()[0]
     check(output, "%0 = llvm.load", "%1 = llvm.freeze %0 : vector<4xf32>", f"{name} %1", "llvm.store %1")
 
 
-def test_others_stay(run_pass: Callable[..., str]) -> None:
+def test_other_loads_are_not_frozen(run_pass: Callable[..., str]) -> None:
     assert "freeze" not in run_pass("freeze-shuffled-loads", text("%w = llvm.fadd %v, %v : vector<4xf32>"))

@@ -22,7 +22,7 @@ from pytorchsim.errors import IRVerificationError
         ("%y = math.log1p %x : vector<16xf32>", "'math.log1p'"),
     ],
 )
-def test_refused(run_pass: Callable[..., str], body: str, words: str) -> None:
+def test_functions_without_an_instruction_are_refused(run_pass: Callable[..., str], body: str, words: str) -> None:
     text = f"""
 module attributes {{npu.kernel = "k"}} {{
   func.func @k__body(%x: vector<16xf32>, %h: vector<16xf16>, %s: f32) {{

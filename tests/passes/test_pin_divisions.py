@@ -10,7 +10,9 @@ import pytest
 @pytest.mark.parametrize(
     ("kind", "group"), [("vector<32xf32>", "vector<[8]xf32>"), ("vector<2xf64>", "vector<[1]xf64>")]
 )
-def test_two_vectors(run_pass: Callable[..., str], check: Callable[..., None], kind: str, group: str) -> None:
+def test_divisions_of_two_vectors_are_pinned(
+    run_pass: Callable[..., str], check: Callable[..., None], kind: str, group: str
+) -> None:
     text = f"""
 func.func @k__body(%x: {kind}, %y: {kind}) -> {kind} {{
   %z = arith.divf %x, %y : {kind}

@@ -23,7 +23,9 @@ module {{
 @pytest.mark.parametrize(
     ("kind", "count"), [("vector<2xf32>", 2), ("vector<8xi8>", 8), ("vector<4xbf16>", 4), ("vector<2xi8>", 2)]
 )
-def test_short(run_pass: Callable[..., str], check: Callable[..., None], kind: str, count: int) -> None:
+def test_short_accesses_get_a_length(
+    run_pass: Callable[..., str], check: Callable[..., None], kind: str, count: int
+) -> None:
     check(
         run_pass("predicate-short-accesses", text(kind)),
         f"dense<true> : vector<{count}xi1>",
@@ -36,7 +38,7 @@ def test_short(run_pass: Callable[..., str], check: Callable[..., None], kind: s
 
 
 @pytest.mark.parametrize("kind", ["vector<4xf32>", "vector<2xf64>", "vector<16xi8>", "i64", "f32"])
-def test_others_stay(run_pass: Callable[..., str], check: Callable[..., None], kind: str) -> None:
+def test_longer_accesses_stay(run_pass: Callable[..., str], check: Callable[..., None], kind: str) -> None:
     output = run_pass("predicate-short-accesses", text(kind))
     check(output, "llvm.load", "llvm.store")
     assert "llvm.intr.vp" not in output

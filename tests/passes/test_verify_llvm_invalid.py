@@ -24,5 +24,5 @@ module attributes {npu.kernel = "k"} {
     assert caught.value.stage == "verify-llvm"
 
 
-def test_llvm_passes(run_pass: Callable[..., str]) -> None:
+def test_llvm_operations_are_accepted(run_pass: Callable[..., str]) -> None:
     run_pass("verify-llvm", "module { module @k { llvm.func @k() { llvm.return } } }")

@@ -44,7 +44,7 @@ def test_plain_inductor_first(launches: Any, stock_launches: list[str]) -> None:
     assert len(stock_launches) == 1
 
 
-def test_npu_first(launches: Any, stock_launches: list[str]) -> None:
+def test_stock_inductor_does_not_get_what_the_npu_cached(launches: Any, stock_launches: list[str]) -> None:
     a, b = operands()
     torch.testing.assert_close(on_npu()(a, b), add_relu(a, b))
     torch._dynamo.reset()

@@ -28,7 +28,7 @@ PLACES: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 
 @pytest.mark.parametrize("strict", [True, False])
 @pytest.mark.parametrize("name", SIZES)
-def test_sizes(name: str, strict: bool) -> None:
+def test_sizes_that_depend_on_data_are_refused(name: str, strict: bool) -> None:
     torch._dynamo.reset()
     options = {"config": "tiny", "strict": strict}
     function = torch.compile(SIZES[name], backend="pytorchsim", fullgraph=True, options=options)
@@ -37,7 +37,7 @@ def test_sizes(name: str, strict: bool) -> None:
 
 
 @pytest.mark.parametrize("name", PLACES)
-def test_places(name: str) -> None:
+def test_places_that_depend_on_data_are_refused(name: str) -> None:
     torch._dynamo.reset()
     function = torch.compile(PLACES[name], backend="pytorchsim", fullgraph=True, options={"config": "tiny"})
     with pytest.raises(UnsupportedError, match=r"(?s)depends on a value of a tensor.*index_select.*getitem"):

@@ -34,7 +34,7 @@ def test_bytes_are_operands_and_result_once() -> None:
     assert minimum <= attention(12, 512, 512, 64)["burst_bytes"] <= 1.1 * minimum
 
 
-def test_512() -> None:
+def test_attention_of_12_heads_of_512() -> None:
     # Per head 4 blocks of 128 queries. One array: 512 rows of keys per block and 128 cycles for the block's weights,
     # which cannot load while 256 results in flight fill the queue: 640. The other: weights of 4 blocks of keys, 128
     # cycles each (their 64 rows of values pass meanwhile): 512. Shared by two arrays: (640 + 512) / 2 = 576 per block.

@@ -34,7 +34,7 @@ def floor_cycles(m: int, k: int, n: int) -> float:
     return max(arrays, dram)
 
 
-def test_512() -> None:
+def test_product_of_512() -> None:
     # Three matrices of 1 MiB at 512 B/cycle: 6144 cycles; the arrays need 512 x 4 x 4 / 2 = 4096.
     # Not hidden: before the first step X and W of half of K and N, 1024 + 512 cycles, with a round trip of 124; after
     # the last step half of Y, 1024 + 124. Between them 4 steps of 512 rows x 2 blocks: 1024 on the arrays, 96 for the
@@ -48,12 +48,12 @@ def test_512() -> None:
     assert kernel["tile"]["arrays"] == 2
 
 
-def test_2048() -> None:
+def test_product_of_2048() -> None:
     # The arrays need 2048 x 16 x 16 / 2 = 262144 cycles, DRAM 98304.
     assert 262_144 <= product(2048, 2048, 2048)["cycles"] <= 1.25 * floor_cycles(2048, 2048, 2048)
 
 
-def test_1024() -> None:
+def test_product_of_1024() -> None:
     # The arrays need 1024 x 8 x 8 / 2 = 32768 cycles, DRAM 24576.
     assert 32_768 <= product(1024, 1024, 1024)["cycles"] <= 1.4 * floor_cycles(1024, 1024, 1024)
 

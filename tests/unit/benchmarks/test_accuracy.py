@@ -56,7 +56,7 @@ def test_a_row_without_a_figure_stays_and_says_why() -> None:
 
 
 @pytest.mark.parametrize(("cycles", "verdict"), [((110, 111), "met"), ((100, 126), "missed"), ((115, 115), "missed")])
-def test_limits_decide(cycles: tuple[int, int], verdict: str) -> None:
+def test_mean_and_largest_error_decide_the_verdict(cycles: tuple[int, int], verdict: str) -> None:
     # Mean 10.5 % and largest 11 %; largest 26 %; mean 15 %.
     text = render(["a", "b"], [row(f"gemm_{n}", c, 100) for n, c in enumerate(cycles)], CONFIG)
     assert f"%): {verdict}." in text.split("Array-bound rows")[1].splitlines()[0]

@@ -120,7 +120,7 @@ GROUPS = {
 
 @pytest.mark.parametrize("level", body_levels())
 @pytest.mark.parametrize("group", list(GROUPS))
-def test_groups(reference: Machine, level: int, group: str) -> None:
+def test_random_programs_of_one_group_of_instructions(reference: Machine, level: int, group: str) -> None:
     """Each group on its own, so that its instructions meet often."""
     machine = make_machine(body_level=level)
     names = [name for name in ARITHMETIC if name.startswith(GROUPS[group])]

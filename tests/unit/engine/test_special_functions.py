@@ -66,7 +66,7 @@ LIMITS = {
 
 
 @pytest.mark.parametrize("function", list(SfuFunction), ids=lambda f: f.name.lower())
-def test_limits(function: SfuFunction) -> None:
+def test_infinities_zeros_and_nan(function: SfuFunction) -> None:
     cases = [*LIMITS[function], (np.nan, np.nan)]
     values, expected = np.array(cases, np.float32).T.copy()
     expected.view(np.uint32)[np.isnan(expected)] = 0x7FC00000

@@ -156,7 +156,9 @@ def memory_word(name: str, rng: np.random.Generator, lmul: float) -> int:
 
 
 @pytest.mark.parametrize("name", sorted(MEMORY - FAULT_ONLY_FIRST))
-def test_memory(machine: Machine, reference: _native.ReferenceProcessor, name: str) -> None:
+def test_loads_and_stores_give_what_the_reference_gives(
+    machine: Machine, reference: _native.ReferenceProcessor, name: str
+) -> None:
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     for _ in range(TRIALS * 2):
         sew, lmul, vl = configurations(rng)

@@ -58,7 +58,7 @@ KNOWN = "'config', 'mode', 'strict', 'tiles', 'verify'"
         ([("strict", True)], "options is a mapping, not list: [('strict', True)]"),
     ],
 )
-def test_errors(options: Any, message: str) -> None:
+def test_wrong_options_are_named(options: Any, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_options(options)
     assert message in str(caught.value)

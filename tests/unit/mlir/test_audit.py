@@ -77,14 +77,14 @@ def test_every_rule_has_examples() -> None:
 
 
 @pytest.mark.parametrize(("rule", "line"), [(rule, line) for rule, lines in BREAKS.items() for line in lines])
-def test_rule(rule: str, line: str) -> None:
+def test_a_forbidden_line_is_found_by_its_rule(rule: str, line: str) -> None:
     findings = findings_in(f"k__body:\n\t{line}\n\tret\n", "k__body", TILE_RULES)
     assert [(found.rule, found.line_number, found.function) for found in findings] == [(rule, 2, "k__body")]
     assert findings[0].line == line.replace("\t", " ")
 
 
 @pytest.mark.parametrize("line", MAY_STAY)
-def test_may_stay(line: str) -> None:
+def test_an_allowed_line_is_not_found(line: str) -> None:
     assert findings_in(f"k__body:\n\t{line}\n", "k__body", TILE_RULES) == ()
 
 
@@ -121,7 +121,7 @@ def test_every_control_rule_has_examples() -> None:
 
 
 @pytest.mark.parametrize(("rule", "line"), [(rule, line) for rule, lines in CONTROL_BREAKS.items() for line in lines])
-def test_control_rule(rule: str, line: str) -> None:
+def test_a_line_that_control_functions_may_not_have_is_found(rule: str, line: str) -> None:
     with pytest.raises(AssemblyAuditError, match="the control function is more than scalar code") as caught:
         audit_control_function(f"k:\n\t{line}\n\tret\n", ["k__body"], kernel="k")
     assert [(found.rule, found.function, found.line_number) for found in caught.value.findings] == [(rule, "k", 2)]

@@ -24,7 +24,7 @@ def test_same_calls_same_text() -> None:
     assert add_kernel() == add_kernel()
 
 
-def test_module_facts() -> None:
+def test_a_module_says_name_origins_and_tile() -> None:
     text = add_kernel()
     assert 'npu.kernel = "add"' in text
     assert 'npu.origins = ["test"]' in text

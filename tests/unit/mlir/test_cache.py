@@ -141,7 +141,7 @@ def test_an_unwritable_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     assert store.read("objects", KEY) == PAYLOAD
 
 
-def test_switches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_choose_or_switch_off_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTORCHSIM_CACHE_DIR", str(tmp_path))
     store = shared_store()
     assert store is not None

@@ -52,7 +52,7 @@ def compiled_body(body: Body, *, element: str = "f32", step: int = 16) -> Compil
 
 
 @pytest.mark.parametrize("element", ["i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64"])
-def test_copy(element: str) -> None:
+def test_a_copy_has_no_scalar_accesses(element: str) -> None:
     """No memcpy, no scalar loads and stores."""
     for step in (2, 4, 8, 32):
         compiled(lambda value: value, element=element, step=step)

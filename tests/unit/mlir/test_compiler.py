@@ -46,7 +46,7 @@ def test_what_a_compiled_kernel_says() -> None:
     assert set(kernel.tile_digests) == {"add__body"}
 
 
-def test_program() -> None:
+def test_kernels_of_a_program_share_the_scratchpad() -> None:
     kernels = [compile_kernel(name, add_kernel(name), CONFIG) for name in ("add", "more")]
     program = link_program(kernels, CONFIG)
     assert program.kernels == ("add", "more")

@@ -34,7 +34,7 @@ def objects() -> dict[str, bytes]:
     return {name: compiled(CONSTANT.format(name=name)) for name in ("a", "b")}
 
 
-def test_layout(objects: dict[str, bytes]) -> None:
+def test_constants_lie_on_the_page_behind_the_text(objects: dict[str, bytes]) -> None:
     segments, symbols = read_image(link(objects, {"a.buffer": 0x2000_0040, "b.buffer": 0x2000_0000}))
     (text, text_bytes, text_size, text_flags), (constants, data, _, flags) = segments
     assert (text, text_flags, flags) == (TEXT_BASE, 5, 4)

@@ -18,7 +18,7 @@ OTHER = NpuConfig(core=CoreConfig(vlen_bits=512))
 OUTPUT = LlvmOutput(b"\x7fELF\0object", "assembly \u00e4", "ir")
 
 
-def test_objects(tmp_path: Path) -> None:
+def test_a_stored_object_comes_back(tmp_path: Path) -> None:
     store, key = ContentStore(tmp_path), output_key("ir", "+v")
     assert stored_output(store, key) is None
     keep_output(store, key, OUTPUT)

@@ -47,7 +47,7 @@ def test_each_position_is_in_one_part_with_its_taps() -> None:
         assert seen == Counter(itertools.product(*(range(dimension.inputs) for dimension in dimensions)))
 
 
-def test_few_parts() -> None:
+def test_at_most_two_numbers_of_taps_per_dimension() -> None:
     """At most two numbers of taps per dimension, whatever the stride; one where the stride divides the kernel."""
     assert len(phase_parts([Strided(224, 16, 16, 0, 1)] * 2)) == 1
     assert len(phase_parts([Strided(56, 3, 2, 1, 1)] * 2)) == 4

@@ -153,7 +153,7 @@ def test_prescribed_tile(tmp_path: Path) -> None:
         ('{"8_8_8": {}}', "TILE_M, TILE_N, TILE_K"),
     ],
 )
-def test_wrong_files(tmp_path: Path, content: str, message: str) -> None:
+def test_wrong_tile_files_are_refused(tmp_path: Path, content: str, message: str) -> None:
     file = tmp_path / "tiles.json"
     file.write_text(content)
     with pytest.raises(ConfigError, match=message):

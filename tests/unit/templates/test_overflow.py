@@ -59,7 +59,7 @@ def many_loads(count: int) -> LoopProgram:
 
 
 @pytest.mark.parametrize("count", [23, 24, 27, 28, 40])
-def test_of_loops(count: int) -> None:
+def test_loops_with_too_many_loads_overflow(count: int) -> None:
     """One step needs 64 bytes per load, 64 for the store and the stack: half of 4 KiB hold 23 loads, the slice all
     copies of 27."""
     config = machine()
@@ -81,7 +81,7 @@ def test_what_fits_but_cannot_be_moved_is_no_overflow() -> None:
         build_loop_kernel("k", program, {"x": 0, "out": 1}, (), machine())
 
 
-def test_of_products() -> None:
+def test_products_beside_a_large_stack_overflow() -> None:
     found = 0
     for stack in (512, 1536, 1920, 2016):
         config = machine(stack)
