@@ -1,18 +1,18 @@
-"""What was done in launches, and what that costs: counters of the timing simulator summed, energy by place.
+"""What launches cost in energy, by place.
 
-In: `LaunchTiming`s of one kernel and the machine. Out: plain numbers, deterministic.
+In: the `LaunchTiming` of a kernel and the machine. Out: plain numbers, deterministic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytorchsim.config.model import NpuConfig
     from pytorchsim.simulator.timing import LaunchTiming
 
-__all__ = ["PLACES", "energy_picojoules", "summed_statistics"]
+__all__ = ["PLACES", "energy_picojoules"]
 
 PLACES = ("dram", "network", "scratchpad", "array", "vector")
 """Where energy is spent; `vector` includes special functions and exchanges between lanes."""
@@ -20,23 +20,11 @@ PLACES = ("dram", "network", "scratchpad", "array", "vector")
 _ARRAY = ("float32", "float16", "bfloat16", "float8", "int8")
 
 
-def summed_statistics(timings: Sequence[LaunchTiming]) -> dict[str, dict[str, int]]:
-    """Counters by component, summed over launches; components and counters in order of appearance."""
-    sums: dict[str, dict[str, int]] = {}
-    for timing in timings:
-        for component, counters in timing.statistics.items():
-            of_component = sums.setdefault(component, {})
-            for name, value in counters.items():
-                of_component[name] = of_component.get(name, 0) + value
-    return sums
-
-
-def energy_picojoules(timings: Sequence[LaunchTiming], config: NpuConfig) -> Mapping[str, float]:
+def energy_picojoules(timing: LaunchTiming, config: NpuConfig) -> Mapping[str, float]:
     """Energy by place (`PLACES`): bytes and operations x figures of the config."""
-    bursts = sum(timing.burst_bytes_read + timing.burst_bytes_written for timing in timings)
-    transferred = sum(timing.scratchpad_bytes for timing in timings)
+    bursts = timing.burst_bytes_read + timing.burst_bytes_written
     work: dict[str, int] = {}
-    for component, counters in summed_statistics(timings).items():
+    for component, counters in timing.statistics.items():
         if component.startswith("lane core "):
             for name, count in counters.items():
                 work[name] = work.get(name, 0) + count
@@ -51,8 +39,8 @@ def energy_picojoules(timings: Sequence[LaunchTiming], config: NpuConfig) -> Map
     }
     return {
         "dram": bursts * figures.dram_pj_per_byte,
-        "network": sum(timing.network_bytes for timing in timings) * figures.network_pj_per_byte,
-        "scratchpad": (transferred + work.get("scratchpad_bytes", 0)) * figures.scratchpad_pj_per_byte,
+        "network": timing.network_bytes * figures.network_pj_per_byte,
+        "scratchpad": (timing.scratchpad_bytes + work.get("scratchpad_bytes", 0)) * figures.scratchpad_pj_per_byte,
         "array": sum(work.get(f"macs_{kind}", 0) * float(getattr(figures, f"mac_{kind}_pj")) for kind in _ARRAY),
         "vector": sum(work.get(name, 0) * picojoules for name, picojoules in operations.items()),
     }

@@ -1,6 +1,6 @@
 """What happened in a call, as the runtime notes it down: plain data, no tensors.
 
-In: the runtime (`pytorchsim/runtime/`) appends graphs and launches. Out: `thread_record()`, of which reports are made.
+In: the runtime (`pytorchsim/runtime/`) adds graphs and launches. Out: `thread_record()`, of which reports are made.
 Assumes: one top-level call at a time per thread. A backward pass belongs to the forward call before it.
 """
 
@@ -19,6 +19,7 @@ __all__ = [
     "CallRecord",
     "GraphRecord",
     "KernelFacts",
+    "KernelRecord",
     "LaunchRecord",
     "TileLatency",
     "set_thread_record",
@@ -70,10 +71,45 @@ class LaunchRecord:
 
 
 @dataclass
+class KernelRecord:
+    """All launches of a kernel in one run of its graph, summed: a model of many equal layers needs no more memory.
+
+    `timing` is None in functional mode; `stack_bytes` is the deepest stack.
+    """
+
+    facts: KernelFacts
+    launches: int = 0
+    timing: LaunchTiming | None = None
+    instructions: dict[str, int] = field(default_factory=dict)
+    stack_bytes: int = 0
+    assumed_indices: int = 0
+    tile_latencies: tuple[TileLatency, ...] = ()
+
+    def add(self, launch: LaunchRecord) -> None:
+        """One more launch."""
+        self._add(1, launch)
+
+    def merge(self, other: KernelRecord) -> None:
+        """The launches of another run."""
+        self._add(other.launches, other)
+
+    def _add(self, launches: int, other: LaunchRecord | KernelRecord) -> None:
+        self.launches += launches
+        if other.timing is not None:
+            self.timing = other.timing if self.timing is None else self.timing.plus(other.timing)
+        for kind, count in other.instructions.items():
+            self.instructions[kind] = self.instructions.get(kind, 0) + count
+        self.stack_bytes = max(self.stack_bytes, other.stack_bytes)
+        self.assumed_indices += other.assumed_indices
+        self.tile_latencies = tuple(dict.fromkeys((*self.tile_latencies, *other.tile_latencies)))
+
+
+@dataclass
 class GraphRecord:
     """One run of a graph. `facts`: sections of JSON entries from the frontend and scheduler, among them `host_ops`.
 
-    `wall_seconds`: host time by stage (compile, link, functional, timing, host).
+    `kernels` by name, in order of first launch. `wall_seconds`: host time by stage (compile, link, functional, timing,
+    host).
     """
 
     name: str
@@ -81,8 +117,12 @@ class GraphRecord:
     config: NpuConfig
     mode: str
     facts: Mapping[str, list[Any]]
-    launches: list[LaunchRecord] = field(default_factory=list)
+    kernels: dict[str, KernelRecord] = field(default_factory=dict)
     wall_seconds: dict[str, float] = field(default_factory=dict)
+
+    def add_launch(self, launch: LaunchRecord) -> None:
+        """A kernel was launched."""
+        self.kernels.setdefault(launch.kernel.name, KernelRecord(launch.kernel)).add(launch)
 
     def add_seconds(self, stage: str, seconds: float) -> None:
         """Adds host time to a stage."""

@@ -7,12 +7,13 @@ operations, totals, host time by stage. Everything but `wall_seconds` is determi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytorchsim.report.bound import BoundBy, CycleShares, bound_by
-from pytorchsim.report.energy import energy_picojoules, summed_statistics
-from pytorchsim.report.record import CallRecord, GraphRecord, KernelFacts, LaunchRecord, TileLatency
+from pytorchsim.report.energy import energy_picojoules
+from pytorchsim.report.memory_path import L2Traffic, NetworkTraffic
+from pytorchsim.report.record import CallRecord, GraphRecord, KernelFacts, KernelRecord, TileLatency
 
 __all__ = ["STAGES", "GraphRow", "HostOpRow", "KernelRow", "graph_rows", "host_op_rows", "kernel_rows", "wall_seconds"]
 
@@ -28,18 +29,20 @@ class KernelRow:
     phase: str
     facts: KernelFacts
     launches: int
-    cycles: int | None
-    shares: CycleShares
-    bytes_read: int | None
-    bytes_written: int | None
-    burst_bytes: int | None
-    transfers: int | None
-    bound_by: BoundBy | None
     instructions: Mapping[str, int]
     stack_bytes: int
     assumed_indices: int
     tile_latencies: tuple[TileLatency, ...] = ()
+    cycles: int | None = None
+    shares: CycleShares = field(default_factory=CycleShares)
+    bytes_read: int | None = None
+    bytes_written: int | None = None
+    burst_bytes: int | None = None
+    transfers: int | None = None
+    bound_by: BoundBy | None = None
     energy_picojoules: Mapping[str, float] | None = None
+    network: NetworkTraffic | None = None
+    l2: L2Traffic | None = None
     statistics: Mapping[str, Mapping[str, int]] | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -73,6 +76,8 @@ class KernelRow:
             if timed
             else None,
             "energy_picojoules": None if self.energy_picojoules is None else dict(self.energy_picojoules),
+            "network": None if self.network is None else self.network.to_dict(),
+            "l2": None if self.l2 is None else self.l2.to_dict(),
             "statistics": None if self.statistics is None else {k: dict(v) for k, v in self.statistics.items()},
             "instructions": dict(self.instructions),
             "stack_bytes": self.stack_bytes,
@@ -142,40 +147,42 @@ def kernel_rows(record: CallRecord) -> tuple[KernelRow, ...]:
     """One row per kernel of a graph, in order of first launch."""
     rows: list[KernelRow] = []
     for runs in _runs(record).values():
-        launches: dict[str, list[LaunchRecord]] = {}
+        kernels: dict[str, KernelRecord] = {}
         for graph in runs:
-            for launch in graph.launches:
-                launches.setdefault(launch.kernel.name, []).append(launch)
-        rows.extend(_kernel_row(runs[0], of_kernel) for of_kernel in launches.values())
+            for name, kernel in graph.kernels.items():
+                kernels.setdefault(name, KernelRecord(kernel.facts)).merge(kernel)
+        rows.extend(_kernel_row(runs[0], kernel) for kernel in kernels.values())
     return tuple(rows)
 
 
-def _kernel_row(graph: GraphRecord, launches: list[LaunchRecord]) -> KernelRow:
-    timings = [launch.timing for launch in launches if launch.timing is not None]
-    timed = len(timings) == len(launches)
-    shares = CycleShares.of(timings)
-    instructions: dict[str, int] = {}
-    for launch in launches:
-        for kind, count in launch.instructions.items():
-            instructions[kind] = instructions.get(kind, 0) + count
-    return KernelRow(
+def _kernel_row(graph: GraphRecord, kernel: KernelRecord) -> KernelRow:
+    untimed = KernelRow(
         graph=graph.name,
         phase=graph.phase,
-        facts=launches[0].kernel,
-        launches=len(launches),
-        cycles=sum(timing.cycles for timing in timings) if timed else None,
+        facts=kernel.facts,
+        launches=kernel.launches,
+        instructions=kernel.instructions,
+        stack_bytes=kernel.stack_bytes,
+        assumed_indices=kernel.assumed_indices,
+        tile_latencies=kernel.tile_latencies,
+    )
+    timing = kernel.timing
+    if timing is None:
+        return untimed
+    shares, network, l2 = CycleShares.of(timing), NetworkTraffic.of(timing), L2Traffic.of(timing, graph.config)
+    return replace(
+        untimed,
+        cycles=timing.cycles,
         shares=shares,
-        bytes_read=sum(timing.bytes_read for timing in timings) if timed else None,
-        bytes_written=sum(timing.bytes_written for timing in timings) if timed else None,
-        burst_bytes=sum(timing.burst_bytes_read + timing.burst_bytes_written for timing in timings) if timed else None,
-        transfers=sum(timing.transfers for timing in timings) if timed else None,
-        bound_by=bound_by(shares) if timed else None,
-        energy_picojoules=energy_picojoules(timings, graph.config) if timed else None,
-        statistics=summed_statistics(timings) if timed else None,
-        instructions=instructions,
-        stack_bytes=max(launch.stack_bytes for launch in launches),
-        assumed_indices=sum(launch.assumed_indices for launch in launches),
-        tile_latencies=tuple(dict.fromkeys(row for launch in launches for row in launch.tile_latencies)),
+        bytes_read=timing.bytes_read,
+        bytes_written=timing.bytes_written,
+        burst_bytes=timing.burst_bytes_read + timing.burst_bytes_written,
+        transfers=timing.transfers,
+        bound_by=bound_by(shares, network, l2),
+        energy_picojoules=energy_picojoules(timing, graph.config),
+        network=network,
+        l2=l2,
+        statistics=timing.statistics,
     )
 
 

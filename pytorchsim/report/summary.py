@@ -9,11 +9,13 @@ from __future__ import annotations
 import csv
 import os
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from pytorchsim.errors import ReportError
 from pytorchsim.report.energy import PLACES
+from pytorchsim.report.memory_path import L2_COUNTERS, L2Traffic, NetworkTraffic
 from pytorchsim.report.record import CallRecord, thread_record
 from pytorchsim.report.rows import (
     STAGES,
@@ -30,7 +32,7 @@ __all__ = ["NOTHING_RAN", "SCHEMA_VERSION", "Report", "report_of", "report_of_th
 
 SCHEMA_VERSION = 1
 
-_TEXT_WIDTH = 120
+_TEXT_WIDTH = 160
 
 NOTHING_RAN = (
     "Nothing ran on the simulated NPU in this thread yet. Call a model compiled with"
@@ -69,13 +71,25 @@ class Report:
         return total
 
     @property
+    def network(self) -> NetworkTraffic | None:
+        """What all kernels moved over the network. None where nothing was timed."""
+        parts = [row.network for row in self.kernels if row.network is not None]
+        return reduce(NetworkTraffic.plus, parts, NetworkTraffic()) if self.timed else None
+
+    @property
+    def l2(self) -> L2Traffic | None:
+        """What all kernels found in the L2. None where nothing was timed or there is no L2."""
+        parts = [row.l2 for row in self.kernels if row.l2 is not None]
+        return reduce(L2Traffic.plus, parts) if parts else None
+
+    @property
     def timed(self) -> bool:
         """Whether cycles were counted: false in functional mode and when nothing ran."""
         return bool(self.graphs) and all(graph.mode != "functional" for graph in self.graphs)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON types; valid against report.schema.json next to this file."""
-        cycles = self.cycles
+        cycles, network, l2 = self.cycles, self.network, self.l2
         timed = self.timed
         return {
             "schema_version": SCHEMA_VERSION,
@@ -87,6 +101,8 @@ class Report:
                 "bytes_read": _total([row.bytes_read for row in self.kernels]) if timed else None,
                 "bytes_written": _total([row.bytes_written for row in self.kernels]) if timed else None,
                 "energy_picojoules": self.energy_picojoules,
+                "network": None if network is None else network.to_dict(),
+                "l2": None if l2 is None else l2.to_dict(),
                 "host_ops": len(self.host_ops),
             },
             "kernels": [row.to_dict() for row in self.kernels],
@@ -143,13 +159,16 @@ _CSV_COLUMNS = (
     "graph", "phase", "name", "origins", "shape", "launches", "cycles", "bytes_read", "bytes_written", "burst_bytes",
     "transfers", "bound_by", "utilisation", "dram_utilisation", "tile_cycles", "scalar_cycles", "load_wait_cycles",
     "store_wait_cycles", "idle_cycles", "stack_bytes", *(f"{place}_picojoules" for place in PLACES),
+    "network_bytes", "network_busiest_link", "network_utilisation",
+    *(f"l2_{name}" for name in ("hits", "misses", "hit_rate", "utilisation", *L2_COUNTERS)),
 )  # fmt: skip
 
 
 def _csv_row(kernel: dict[str, Any]) -> dict[str, Any]:
     parts = {f"{part}_cycles": cycles for part, cycles in (kernel["core_cycles"] or {}).items()}
     energy = {f"{place}_picojoules": value for place, value in (kernel["energy_picojoules"] or {}).items()}
-    flat = kernel | parts | energy
+    path = {f"{part}_{name}": value for part in ("network", "l2") for name, value in (kernel[part] or {}).items()}
+    flat = kernel | parts | energy | path
     flat["origins"] = ";".join(kernel["origins"])
     flat["shape"] = "x".join(map(str, kernel["shape"]))
     return {column: flat.get(column) for column in _CSV_COLUMNS}

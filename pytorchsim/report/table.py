@@ -55,23 +55,27 @@ def _kernel_table(report: Report, *, wide: bool) -> Table:
     table = Table(title=f"Kernels on {machine}", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     total = report.cycles or 0
     cells = [_kernel_cells(row, total) for row in report.kernels]
-    for name in _kernel_columns(wide):
+    columns = _kernel_columns(report, wide)
+    for name in columns:
         numeric = name in _NUMERIC
         whole = numeric or name in ("bound by", "kernel")
         table.add_column(name, justify="right" if numeric else "left", no_wrap=whole, overflow="fold")
     for row in cells:
-        table.add_row(*[row[name] for name in _kernel_columns(wide)])
+        table.add_row(*[row[name] for name in columns])
     if not cells:
         table.add_row("none: the graph has no work for the NPU")
     return table
 
 
-_NUMERIC = ("runs", "cycles", "share", "compute", "DRAM", "read", "written")
+_NUMERIC = ("runs", "cycles", "share", "compute", "DRAM", "L2 hits", "network", "read", "written")
 
 
-def _kernel_columns(wide: bool) -> tuple[str, ...]:
+def _kernel_columns(report: Report, wide: bool) -> tuple[str, ...]:
     left = ("kernel", "origins", "shape", "runs") if wide else ("kernel", "shape")
-    return (*left, "cycles", *(("share",) if wide else ()), "bound by", "compute", "DRAM", "read", "written")
+    share = ("share",) if wide else ()
+    l2 = ("L2 hits",) if report.l2 else ()
+    links = ("network",) if report.network and report.network.busiest_link else ()
+    return (*left, "cycles", *share, "bound by", "compute", "DRAM", *l2, *links, "read", "written")
 
 
 def _kernel_cells(row: KernelRow, total_cycles: int) -> dict[str, str]:
@@ -85,8 +89,10 @@ def _kernel_cells(row: KernelRow, total_cycles: int) -> dict[str, str]:
         "cycles": "-" if cycles is None else f"{cycles:,}",
         "share": "-" if cycles is None else _percent(cycles / total_cycles if total_cycles else 0.0),
         "bound by": row.bound_by or "-",
-        "compute": _percent(row.shares.compute_utilisation) if timed else "-",
-        "DRAM": _percent(row.shares.dram_utilisation) if timed else "-",
+        "compute": _percent(row.shares.compute_utilisation if timed else None),
+        "DRAM": _percent(row.shares.dram_utilisation if timed else None),
+        "L2 hits": _percent(row.l2.hit_rate if row.l2 else None),
+        "network": _percent(row.network.utilisation if row.network else None),
         "read": _bytes(row.bytes_read),
         "written": _bytes(row.bytes_written),
     }
@@ -101,6 +107,7 @@ def _totals(report: Report) -> Iterator[Text]:
             f" {_bytes(totals['bytes_read'])} read, {_bytes(totals['bytes_written'])} written,"
             f" {host_ops}"
         )
+        yield from _memory_path(report)
         if totals["energy_picojoules"]:
             parts = ", ".join(f"{place} {value / 1e6:.3f}" for place, value in totals["energy_picojoules"].items())
             yield Text(f"microjoules: {parts}")
@@ -108,6 +115,24 @@ def _totals(report: Report) -> Iterator[Text]:
         yield Text(f"functional mode: nothing was timed; {launches}, {host_ops}")
     stages = ", ".join(f"{stage} {seconds:.3f}" for stage, seconds in report.wall_seconds.items())
     yield Text(f"wall seconds: {stages}")
+
+
+def _memory_path(report: Report) -> Iterator[Text]:
+    """The network where it has links, the L2 where there is one."""
+    network, l2 = report.network, report.l2
+    if network is not None and network.busiest_link is not None:
+        yield Text(
+            f"network: {_bytes(network.bytes)} of bursts, busiest link {network.busiest_link!r}:"
+            f" {_percent(network.utilisation)}"
+        )
+    if l2 is not None:
+        hit, read, written = (
+            _bytes(l2.counts[name]) for name in ("hit_bytes", "dram_read_bytes", "dram_written_bytes")
+        )
+        yield Text(
+            f"L2: {l2.hits:,} bursts hit, {l2.misses:,} missed ({_percent(l2.hit_rate)} hits), {hit} from the L2; DRAM"
+            f" {read} read, {written} written"
+        )
 
 
 def _host_op_table(report: Report) -> Table:
@@ -158,8 +183,8 @@ def _counted(count: int, noun: str, plural: str) -> str:
     return f"{count} {noun}{'' if count == 1 else plural}"
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f}%"
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f}%"
 
 
 def _bytes(count: int | None) -> str:

@@ -192,7 +192,7 @@ class Kernel:
         for result in results:
             for kind, count in result.instructions.items():
                 instructions[kind] = instructions.get(kind, 0) + count
-        session.current_graph.launches.append(
+        session.current_graph.add_launch(
             LaunchRecord(
                 kernel=self._metadata.facts,
                 timing=timing,

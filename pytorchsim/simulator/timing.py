@@ -8,7 +8,7 @@ the formulas.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 from pytorchsim.errors import TimingError
@@ -30,6 +30,10 @@ class CoreTiming:
     store_wait_cycles: int
     idle_cycles: int
 
+    def plus(self, other: CoreTiming) -> CoreTiming:
+        """The sums of both."""
+        return CoreTiming(*(getattr(self, name) + getattr(other, name) for name in _names(self)))
+
     @property
     def busy_cycles(self) -> int:
         """Cycles in which the core executed instructions."""
@@ -38,7 +42,7 @@ class CoreTiming:
 
 @dataclass(frozen=True)
 class LaunchTiming:
-    """One launch of one kernel.
+    """One launch of one kernel, or the sums over several of them (`plus`).
 
     `bytes_*` are the bytes that exist in the tensors, each once per transfer; `burst_bytes_*` what DRAM moved for them.
     """
@@ -58,6 +62,25 @@ class LaunchTiming:
     """What transfers wrote to and read from the scratchpads, over all lanes: a multicast once per lane."""
     statistics: Mapping[str, Mapping[str, int]] = field(default_factory=dict, repr=False)
     """Counters by component, such as `dma 0` and `dram channel 3`: docs/timing_model.md."""
+
+    def plus(self, other: LaunchTiming) -> LaunchTiming:
+        """The sums over both, core by core and counter by counter; components in order of appearance."""
+        numbers = {
+            name: getattr(self, name) + getattr(other, name)
+            for name in _names(self)
+            if name not in ("cores", "statistics")
+        }
+        cores = tuple(one.plus(two) for one, two in zip(self.cores, other.cores, strict=True))
+        statistics = {component: dict(counters) for component, counters in self.statistics.items()}
+        for component, counters in other.statistics.items():
+            sums = statistics.setdefault(component, {})
+            for name, value in counters.items():
+                sums[name] = sums.get(name, 0) + value
+        return LaunchTiming(**numbers, cores=cores, statistics=statistics)
+
+
+def _names(values: CoreTiming | LaunchTiming) -> list[str]:
+    return [entry.name for entry in fields(values)]
 
 
 def lane_core_params(config: NpuConfig) -> _native.LaneCoreParams:

@@ -17,9 +17,10 @@ import pytest
 
 import pytorchsim
 import pytorchsim.report as report_package
-from pytorchsim.config import load_config
+from pytorchsim.config import NpuConfig, load_config
 from pytorchsim.errors import ReportError
 from pytorchsim.report.bound import CycleShares, bound_by
+from pytorchsim.report.memory_path import L2_COUNTERS, L2Traffic, NetworkTraffic
 from pytorchsim.report.record import CallRecord, GraphRecord, KernelFacts, LaunchRecord, set_thread_record
 from pytorchsim.report.summary import NOTHING_RAN, Report, report_of
 from pytorchsim.simulator.timing import CoreTiming, LaunchTiming
@@ -65,10 +66,15 @@ def launch(name: str = "add_0", measured: LaunchTiming | None = None) -> LaunchR
     return LaunchRecord(facts, measured, {"scalar": 10, "vector": 20}, stack_bytes=64)
 
 
-def graph(*launches: LaunchRecord, name: str = "inference_0", mode: str = "functional+timing") -> GraphRecord:
+def graph(
+    *launches: LaunchRecord, name: str = "inference_0", mode: str = "functional+timing", config: NpuConfig = CONFIG
+) -> GraphRecord:
     facts = {"host_ops": [HOST_OP], "fusion": [{"nodes": "buf0, buf1", "reason": "other iteration space"}]}
     seconds = {"compile": 0.5, "functional": 0.25, "host": 0.125}
-    return GraphRecord(name, "inference", CONFIG, mode, facts, list(launches), seconds)
+    record = GraphRecord(name, "inference", config, mode, facts, wall_seconds=seconds)
+    for one in launches:
+        record.add_launch(one)
+    return record
 
 
 def valid(report: Report) -> dict[str, Any]:
@@ -123,6 +129,8 @@ def test_launches_of_a_kernel_are_summed_over_runs_of_its_graph() -> None:
             "array": pytest.approx(4 * (100 * 0.1 + 3 * 1.69)),
             "vector": pytest.approx(4 * (10 * 13.5 + 5 * 0.85)),
         },
+        "network": {"bytes": 4 * 10_240, "busiest_link": None, "utilisation": None},
+        "l2": None,
         "host_ops": 1,
     }
     assert values["wall_seconds"] == {"compile": 1.0, "link": 0.0, "functional": 0.5, "timing": 0.0, "host": 0.25}
@@ -164,10 +172,62 @@ def test_bound_rule(tile: int, scalar: int, load: int, store: int, dram_busy: in
     assert bound_by(shares) == expected
 
 
+@pytest.mark.parametrize(
+    ("dram_busy", "l2_busy", "link_busy", "expected"),
+    [
+        (80, 0, 60, "dram"),
+        (60, 0, 80, "network"),
+        (60, 80, 70, "l2"),
+        (60, 60, 60, "dram"),  # as busy as each other: what lies furthest from the cores
+        (20, 70, 70, "l2"),
+        (20, 30, 50, "network"),  # half of the time is enough
+        (20, 30, 49, "latency"),
+    ],
+)
+def test_waits_are_for_what_is_busiest(dram_busy: int, l2_busy: int, link_busy: int, expected: str) -> None:
+    shares = CycleShares(100, 10, 10, 40, 40, 0, dram_busy, 100)
+    network = NetworkTraffic(100, 0, {"core 0 in": link_busy, "core 0 out": 0})
+    assert bound_by(shares, network, L2Traffic(100, l2_busy, {})) == expected
+
+
+def with_memory_path(measured: LaunchTiming, links: dict[str, int], **l2: int) -> LaunchTiming:
+    """`measured` on a machine with links, busy for so many cycles, and an L2."""
+    components = {f"link {name}": {"packets": 1, "busy_cycles": busy} for name, busy in links.items()}
+    components["l2"] = dict.fromkeys(L2_COUNTERS, 0) | l2
+    return replace(measured, statistics=components)
+
+
+def test_links_and_l2_are_in_the_report() -> None:
+    machine = load_config({"network": {"kind": "crossbar"}, "l2": {"kind": "shared"}})
+    first = with_memory_path(
+        timing(), {"core 0 in": 300, "core 0 out": 20}, read_hits=30, read_misses=10, hit_bytes=960
+    )
+    second = with_memory_path(timing(), {"core 0 in": 100, "core 0 out": 500}, write_hits=8, dram_written_bytes=64)
+    report = report_of(CallRecord([graph(launch(measured=first), launch("mul_1", second), config=machine)]))
+    values = valid(report)
+    # The busiest link of the first kernel was busy for 300 of 1,000 cycles, that of both for 520 of 2,000.
+    assert values["kernels"][0]["network"] == {"bytes": 10240, "busiest_link": "core 0 in", "utilisation": 0.3}
+    assert values["totals"]["network"] == {"bytes": 20480, "busiest_link": "core 0 out", "utilisation": 0.26}
+    l2 = values["totals"]["l2"]
+    assert (l2["hits"], l2["misses"], l2["hit_rate"]) == (38, 10, 38 / 48)
+    assert (l2["hit_bytes"], l2["dram_written_bytes"]) == (960, 64)
+    # 40 bursts of 32 bytes at 1,024 bytes per cycle are 1.25 cycles, 8 bursts a quarter: 2 + 1 of 2,000.
+    assert l2["utilisation"] == 3 / 2000
+    assert values["kernels"][1]["l2"]["misses"] == 0
+    text = str(report)
+    for part in (
+        "network: 20.0 KiB of bursts, busiest link 'core 0 out': 26.0%",
+        "L2: 38 bursts hit, 10 missed",
+        "75.0%",
+    ):
+        assert part in text, text
+    assert "L2" not in str(report_of(CallRecord([graph(launch(measured=timing()))])))
+
+
 def test_idle_cores_lower_the_utilisation() -> None:
     busy = CoreTiming(1000, 0, 0, 0, 0)
     idle = CoreTiming(500, 0, 0, 0, 500)
-    shares = CycleShares.of([LaunchTiming(1000, 0, (busy, idle), 0, 0, 0, 0, 0, 0)])
+    shares = CycleShares.of(LaunchTiming(1000, 0, (busy, idle), 0, 0, 0, 0, 0, 0))
     assert shares.compute_utilisation == 0.75
 
 
