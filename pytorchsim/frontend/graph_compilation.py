@@ -73,7 +73,7 @@ class GraphCompilation:
                 f"vectors of at most {machine.core.max_lmul} registers, because with longer ones the stack takes"
                 f" {error.used_bytes} of {error.budget_bytes} bytes"
             )
-            metadata = {**kernel.metadata, "tile": built.tile, "reasons": [*built.reasons, reason]}
+            metadata = {**kernel.metadata, "tile": built.tile, "reasons": [*built.all_reasons, reason]}
             tried = replace(kernel, text=built.mlir, metadata=metadata)
             self._futures[kernel.name] = self._compile(tried)
             error = self._overflow(tried)

@@ -238,7 +238,7 @@ def _define_and_call(
         "shape": list(shape),
         "tile": built.tile,
         "slots": arguments.directions(),
-        "reasons": list(built.reasons),
+        "reasons": list(built.all_reasons),
     }
     name = wrapper.define_npu_kernel(origins.hint, built.mlir, metadata, build)
     _, call_arguments, _, types = arguments.kernel.args.python_argdefs()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from pytorchsim.errors import UnsupportedError
+from pytorchsim.templates.base import BuiltKernel
 from pytorchsim.templates.footprint import TemplateFootprint
 
 __all__ = ["Candidate", "Tile", "TileSearch", "cuts"]
@@ -53,15 +54,18 @@ class TileSearch(Generic[Tile]):
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why this tile, what did not fit."""
+        """What did not fit."""
         refused = Counter(candidate.refusal for candidate in self.all if candidate.refusal)
-        lines = [f"{count} tiles refused: {reason}" for reason, count in sorted(refused.items())]
-        if self.chosen is None:
-            return tuple(lines)
-        return (f"tile chosen of {len(self.ranked)} that fit: {self.chosen.cycles:.0f} cycles", *lines)
+        return tuple(f"{count} tiles refused: {reason}" for reason, count in sorted(refused.items()))
 
-    def tile(self, rank: int, kernel: str, origins: tuple[str, ...]) -> Tile:
-        """The tile of a rank, or the last one.
+    def built(self, taken: Candidate[Tile], mlir: str) -> BuiltKernel:
+        """What was built with one of the tiles."""
+        estimate, fitting = f"{taken.cycles:.0f} cycles", len(self.ranked)
+        choice = f"tile chosen of {fitting} that fit: {estimate}"
+        return BuiltKernel(mlir, taken.tile.describe(), self.reasons, fitting, estimate, (choice,))
+
+    def taken(self, rank: int, kernel: str, origins: tuple[str, ...]) -> Candidate[Tile]:
+        """The candidate of a rank, or the last one.
 
         Raises:
             SpadOverflowError: nothing fits the scratchpad
@@ -69,7 +73,7 @@ class TileSearch(Generic[Tile]):
         """
         ranked = self.ranked
         if ranked:
-            return ranked[min(rank, len(ranked) - 1)].tile
+            return ranked[min(rank, len(ranked) - 1)]
         nearest = min(self.all, key=lambda candidate: candidate.footprint.total_bytes)
         if not nearest.footprint.refusal:
             raise UnsupportedError(f"no tile of it can be moved: {nearest.refusal}")

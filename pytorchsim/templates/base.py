@@ -99,12 +99,20 @@ class Recorded:
 
 @dataclass(frozen=True)
 class BuiltKernel:
-    """What was built: the module, the tile as a flat record, why other tiles were not taken, and how many tiles fit."""
+    """What was built: the module, the tile as a flat record, why tiles were refused, how many fit, what this one is
+    estimated to take, and why it was taken of those that fit (`choice`)."""
 
     mlir: str
     tile: dict[str, int]
     reasons: tuple[str, ...]
     fitting: int = 1
+    estimate: str = ""
+    choice: tuple[str, ...] = ()
+
+    @property
+    def all_reasons(self) -> tuple[str, ...]:
+        """Why the kernel is as it is, for the report."""
+        return (*self.choice, *self.reasons)
 
 
 class MLIRTemplate(ABC):

@@ -124,11 +124,12 @@ class ProductTemplate(FramedTemplate):
         if found.chosen is None:
             raise nearest.footprint.overflow(name, origins, nearest.tile.describe())
         ranked = found.ranked if self._rank else (found.chosen,)
-        tile = ranked[min(self._rank, len(ranked) - 1)].tile
+        taken = ranked[min(self._rank, len(ranked) - 1)]
+        tile, estimate = taken.tile, taken.cost.describe() if taken.cost else ""
         operands = dict(zip(_OPERANDS, (operand.get_name() for operand in template.operands), strict=True))
         with KernelBuilder(name, self._config, origins=origins, tile_shape=tile.describe()) as kernel:
             GemmControl(kernel, problem, fusion, tile, slots).build(operands, template.get_name())
-            return BuiltKernel(kernel.text(), tile.describe(), found.reasons, found.fitting)
+            return BuiltKernel(kernel.text(), tile.describe(), found.reasons, found.fitting, estimate, found.choice)
 
 
 class GemmTemplate(ProductTemplate):

@@ -71,16 +71,20 @@ class GemmSearch:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why this tile, what it beat, what did not fit."""
+        """What did not fit."""
         refused = Counter(candidate.refusal for candidate in self.all if candidate.refusal)
-        lines = [f"{count} tiles refused: {reason}" for reason, count in sorted(refused.items())]
+        return tuple(f"{count} tiles refused: {reason}" for reason, count in sorted(refused.items()))
+
+    @property
+    def choice(self) -> tuple[str, ...]:
+        """Why the best tile by estimate is the best, and what it beat."""
         if self.chosen is None or self.chosen.cost is None:
-            return tuple(lines)
+            return ()
         fitting = self.ranked
         best = [f"tile chosen of {len(fitting)} that fit: {self.chosen.cost.describe()}"]
         if len(fitting) > 1 and fitting[1].cost:
             best.append(f"next best tile {fitting[1].tile.label()}: {fitting[1].cost.describe()}")
-        return (*best, *lines)
+        return tuple(best)
 
 
 @lru_cache(maxsize=512)

@@ -91,7 +91,8 @@ def build_loop_kernel(
             control.streamed(stages, functions.streamed())
         else:
             control.resident(functions.resident())
-        return BuiltKernel(kernel.text(), tile.describe(), found.reasons, len(found.ranked))
+        estimate = f"{chosen.cycles:.0f} cycles"
+        return BuiltKernel(kernel.text(), tile.describe(), found.reasons, len(found.ranked), estimate)
 
 
 class _Control:

@@ -90,11 +90,12 @@ class UnfusedTemplate(MLIRTemplate, Generic[Problem, Tile]):
         del recorded
         problem = self.problem(template)
         found = self.search(problem)
-        tile = found.tile(self._rank, name, origins)
+        taken = found.taken(self._rank, name, origins)
+        tile = taken.tile
         numbers = {operand: slots[buffer.get_name()] for operand, buffer in self.buffers(template).items()}
         with KernelBuilder(name, self._config, origins=origins, tile_shape=tile.describe()) as kernel:
             self.write(kernel, problem, tile, numbers)
-            return BuiltKernel(kernel.text(), tile.describe(), found.reasons, len(found.ranked))
+            return found.built(taken, kernel.text())
 
     def buffers(self, template: TemplateBuffer) -> dict[str, inductor_ir.IRNode]:
         """By what they are."""

@@ -78,7 +78,8 @@ def test_chosen_is_the_cheapest_that_fits_and_refusals_are_true(config: str) -> 
 
 
 def test_reasons_name_rules_and_refusals() -> None:
-    reasons = "\n".join(search_gemm(problem(1000, 1000, 4000), GemmFusion(), load_config("tiny")).reasons)
+    found = search_gemm(problem(1000, 1000, 4000), GemmFusion(), load_config("tiny"))
+    reasons = "\n".join((*found.choice, *found.reasons))
     for word in ("array", "fill", "vector", "dram", "scalar", "refused: all copies exceed the slice"):
         assert word in reasons
 
