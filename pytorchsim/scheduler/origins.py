@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch._inductor.scheduler import BaseSchedulerNode
+from torch._inductor.virtualized import V
 
 from pytorchsim.scheduler.source_lines import source_line
 
@@ -36,21 +37,45 @@ class Origins:
 
 
 def origins_of(nodes: Sequence[BaseSchedulerNode]) -> Origins:
-    """The origins of all FX nodes that `nodes` were lowered from."""
-    fx_nodes: dict[torch.fx.Node, None] = {}
-    for node in nodes:
-        for origin in getattr(node.node, "origins", ()):
-            if origin.op == "call_function":
-                fx_nodes[origin] = None
-    order = {fx: number for fx in fx_nodes for number, seen in enumerate(fx.graph.nodes) if seen is fx}
+    """The FX nodes that `nodes` compute. What they read from buffers other kernels have computed."""
+    computed = {origin: None for node in nodes for origin in _computed_by(node)}
     operators: dict[str, None] = {}
     lines: dict[str, None] = {}
-    for fx in sorted(fx_nodes, key=order.__getitem__):
+    for fx in sorted(computed):
         operators[_operator_name(fx)] = None
         line = _source_line(fx)
         if line:
             lines[line] = None
     return Origins(tuple(operators), tuple(lines))
+
+
+def _computed_by(node: BaseSchedulerNode) -> Iterable[torch.fx.Node]:
+    """From the FX node that a scheduler node stands for up to those whose values it reads.
+
+    Inductor's own `origins` hold everything that was inlined when the node was lowered, also what was realised as a
+    buffer afterwards, because others use it, too.
+    """
+    known = {origin for origin in getattr(node.node, "origins", ()) if origin.op == "call_function"}
+    buffers = [V.graph.name_to_buffer.get(dependence.name) for dependence in node.read_writes.reads]
+    loaded = {buffer.origin_node for buffer in buffers if buffer is not None}
+    last: torch.fx.Node | None = getattr(node.node, "origin_node", None)
+    # A lowering that makes several nodes of one operation names it for one of them, or for none.
+    waiting = [last] if last is not None and last in known else _ends(known)
+    found = set(waiting)
+    while waiting:
+        fx = waiting.pop()
+        if fx in loaded:  # one of several nodes of an operation
+            continue
+        inner = [given for given in fx.all_input_nodes if given in known and given not in loaded and given not in found]
+        found.update(inner)
+        waiting.extend(inner)
+    return found
+
+
+def _ends(nodes: Collection[torch.fx.Node]) -> list[torch.fx.Node]:
+    """Those that none of the others uses."""
+    used = {given for node in nodes for given in node.all_input_nodes}
+    return [node for node in nodes if node not in used]
 
 
 def _operator_name(fx: torch.fx.Node) -> str:
