@@ -20,6 +20,7 @@ import torch
 from pytorchsim.mlir.build import build_kernel
 from pytorchsim.report.record import KernelFacts, LaunchRecord
 from pytorchsim.runtime.latencies import TILE_LATENCIES, TileKey
+from pytorchsim.runtime.minor_limits import refuse_what_minor_does_not_model
 from pytorchsim.runtime.session import ThreadSession, thread_session
 
 if TYPE_CHECKING:
@@ -182,9 +183,12 @@ class Kernel:
         config = self._graph.config
         traces = [result.trace for result in results]
         if config.l2.kind == "none":
-            return simulate(traces, config)
-        residency = session.residency(config, self._graph.config_digest)
-        return simulate(traces, config, residency.state, residency.next_launch(slots))
+            timing = simulate(traces, config)
+        else:
+            residency = session.residency(config, self._graph.config_digest)
+            timing = simulate(traces, config, residency.state, residency.next_launch(slots))
+        refuse_what_minor_does_not_model(self.name, timing, config)
+        return timing
 
     def _record(self, session: ThreadSession, slots: Sequence[Slot], results: Sequence[LaunchResult]) -> None:
         timing = self._timing(session, slots, results) if self._graph.timed else None
