@@ -168,13 +168,16 @@ def replace_table(page: str, table: str) -> str:
 
 def main() -> None:
     """Print the table; exit code 1 if a row that runs misses a limit."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", default="tpuv3")
     parser.add_argument("--case", action="append", help="only this row; may be given several times")
     parser.add_argument("--write", type=Path, help="a page whose generated part is replaced")
     arguments = parser.parse_args()
     config = load_config(arguments.config)
     simulators, known = figures()
+    names = [row[0] for row in known]
+    if unknown := [name for name in arguments.case or () if name not in names]:
+        parser.error(f"no workload is called {unknown[0]!r}; known: {', '.join(names)}")
     chosen = [row for row in known if not arguments.case or row[0] in arguments.case]
     rows = []
     for name, silicon, others in chosen:

@@ -7,6 +7,7 @@ and transfers are the same.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -65,11 +66,17 @@ def total(recorded: list[Launch], fidelity: str | None) -> int:
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the table, or some of its rows."""
+    rows = calls()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--case", action="append", metavar="KERNEL", help="only this row; may be given several times")
+    chosen = parser.parse_args().case or list(rows)
+    if unknown := [name for name in chosen if name not in rows]:
+        parser.error(f"no kernel is called {unknown[0]!r}; known: {', '.join(rows)}")
     print("| kernel | ideal | banked | banked / ideal | fast / exact |")
     print("|---|---|---|---|---|")
-    for name, call in calls().items():
-        recorded = launches(call)
+    for name in chosen:
+        recorded = launches(rows[name])
         ideal, exact, fast = (total(recorded, fidelity) for fidelity in (None, "exact", "fast"))
         print(f"| {name} | {ideal:,} | {exact:,} | {exact / ideal:.3f} | {fast / exact:.3f} |", flush=True)
 

@@ -106,7 +106,7 @@ def differences(recorded: dict[str, int], found: dict[str, int]) -> list[str]:
 
 def main() -> None:
     """Compare, or record."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="record the new figures")
     arguments = parser.parse_args()
     recorded = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}

@@ -106,7 +106,7 @@ def replaced(page: str, text: str) -> str:
 
 def main() -> None:
     """Print the table; exit code 1 with the reason if there is no gem5 or it failed."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", type=Path, help="a page whose part about gem5 is replaced")
     arguments = parser.parse_args()
     config = load_config({"base": "tpuv3", "latency_source": "both"})

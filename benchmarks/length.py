@@ -67,7 +67,7 @@ def in_fresh_process(*arguments: str) -> dict[str, float]:
 
 def main() -> None:
     """Print the figures of one case as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("case", choices=["blocks", "resnet18"])
     parser.add_argument("count", type=int, nargs="?", default=1)
     arguments = parser.parse_args()

@@ -108,7 +108,7 @@ TABLES: dict[str, Callable[[], str]] = {"curve": curve, "speed": speed, "length"
 
 def main() -> None:
     """Print the tables, or the one asked for."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("table", choices=[*TABLES, "all"], nargs="?", default="all")
     chosen = parser.parse_args().table
     print("\n\n".join(table() for name, table in TABLES.items() if chosen in (name, "all")))

@@ -130,7 +130,7 @@ def _in_fresh_process(case: str, config: str) -> dict[str, float]:
 
 def main() -> None:
     """Print the table, or one case's figures as JSON (what the table's processes do)."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", default="tpuv3")
     parser.add_argument("--case", choices=CASES)
     arguments = parser.parse_args()
