@@ -24,6 +24,7 @@ __all__ = [
     "ReportError",
     "SetupError",
     "SpadOverflowError",
+    "TileWarning",
     "TimingError",
     "UnsupportedError",
     "VerificationError",
@@ -69,6 +70,10 @@ class HostOpWarning(PyTorchSimWarning):
 
 class RecompileLimitWarning(PyTorchSimWarning):
     """Not strict: this compile exhausts Dynamo's recompile limit; what needs another one runs in eager on the host."""
+
+
+class TileWarning(PyTorchSimWarning):
+    """Tiles that a user prescribes for a matrix product that the model does not have."""
 
 
 class VerificationWarning(PyTorchSimWarning):
@@ -174,7 +179,8 @@ class Gem5VersionWarning(PyTorchSimWarning):
 
 
 class TimingError(PyTorchSimError):
-    """The timing simulator cannot play a launch: the trace is not of this machine, or its cores wait for each other."""
+    """The timing simulator cannot play a launch: the trace is not of this machine, its cores wait for each other, or it
+    does what the timing model does not know."""
 
 
 class VerificationError(PyTorchSimError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Iterator, Mapping
 from importlib import resources
 from pathlib import Path
@@ -193,7 +194,17 @@ def _explain(problem: dict[str, Any]) -> str:
     message = str(problem["msg"]).removeprefix("Value error, ")
     if problem["type"] == "value_error" and (not path or isinstance(problem["input"], Mapping)):
         return f"{path}: {message}" if path else message  # a check across keys: the message has the figures
-    return f"{path}: {message}, got {problem['input']!r}"
+    return f"{path}: {message}, got {problem['input']!r}{_suggest_value(problem)}"
+
+
+def _suggest_value(problem: dict[str, Any]) -> str:
+    """The nearest of the values that a key takes, where those are words."""
+    given = problem["input"]
+    if problem["type"] != "literal_error" or not isinstance(given, str):
+        return ""
+    known = re.findall(r"'([^']*)'", str(problem.get("ctx", {}).get("expected", "")))
+    nearest = difflib.get_close_matches(given.lower(), known, n=1, cutoff=0.5)
+    return f". Did you mean {nearest[0]!r}?" if nearest else ""
 
 
 def _suggest_key(path: str) -> str:

@@ -8,7 +8,8 @@ Assumes: Inductor compiles the backward later, possibly in another thread; all t
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import torch
@@ -34,7 +35,7 @@ from pytorchsim.frontend.attention_graphs import write_out_attention
 from pytorchsim.frontend.attention_rewrite import AttentionRewrite
 from pytorchsim.frontend.data_dependence import refuse_data_dependent_sizes
 from pytorchsim.frontend.decompositions import decomposition_table
-from pytorchsim.frontend.graph_breaks import check_graph_break
+from pytorchsim.frontend.graph_breaks import check_graph_break, ends_in_break
 from pytorchsim.frontend.lowerings import admit_fallbacks
 from pytorchsim.frontend.meta_models import graph_on_cpu, has_meta_inputs, with_stand_ins
 from pytorchsim.frontend.options import parse_options
@@ -43,6 +44,8 @@ from pytorchsim.frontend.registration import install
 from pytorchsim.frontend.settings import inductor_settings
 from pytorchsim.frontend.storage_views import rebase_storage_views, with_checked_offsets
 from pytorchsim.frontend.surfacing import surfacing
+from pytorchsim.runtime.prescribed_tiles import warn_of_unused_entries
+from pytorchsim.runtime.session import error_text, thread_session
 
 __all__ = ["compile_graph"]
 
@@ -65,19 +68,25 @@ def compile_graph(
     Raises:
         PyTorchSimError: of the type that says what failed; never wrapped.
     """
-    with surfacing(strict=True):
-        apply_log_level()
-        session = parse_options(options, mode)
+    try:
+        with surfacing(strict=True):
+            apply_log_level()
+            session = parse_options(options, mode)
+    except Exception as error:
+        thread_session().fail(error_text(error))
+        raise
     try:
         with surfacing(strict=session.strict):
             return _compile(gm, example_inputs, session)
     except Exception as error:
+        thread_session().fail(error_text(error))
         # Dynamo would swallow these and run the graph in eager.
         swallowed = dynamo_config.suppress_errors or isinstance(error, exceptions_allowed_to_be_fallback)
         if swallowed and session.strict:
             return _raiser(error)
         if swallowed:
             message = f"a graph runs on the host, not on the simulated NPU: {type(error).__name__}: {error}"
+            thread_session().fail(message)
             warnings.warn(message, HostOpWarning, stacklevel=2)
         raise
 
@@ -92,13 +101,18 @@ def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], session: S
     if on_meta:
         gm, example_inputs = graph_on_cpu(gm, example_inputs, session)
 
+    more_follows = ends_in_break(gm)
+
     def inner_compile(graph: torch.fx.GraphModule, inputs: Sequence[Any], **kwargs: Any) -> Any:
-        with surfacing(strict=session.strict), session_scope(session):
+        with _failure_in_report(), surfacing(strict=session.strict), session_scope(session):
             refuse_data_dependent_sizes(graph)
             rebase_storage_views(graph)
             write_out_attention(graph, session)
             admit_fallbacks(graph, backward=bool(kwargs.get("is_backward")))
-            return inductor.compile_fx_inner(graph, inputs, **kwargs)
+            loaded = inductor.compile_fx_inner(graph, inputs, **kwargs)
+        if kwargs.get("is_backward") and not more_follows:
+            warn_of_unused_entries(session.tiles)
+        return loaded
 
     with session_scope(session), AttentionRewrite():
         compiled = inductor.compile_fx(
@@ -109,8 +123,21 @@ def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], session: S
             decompositions=decomposition_table(),
         )
     assert callable(compiled)
+    # A backward or another graph that is still to come may have the product that an entry is for.
+    if not more_follows and not _needs_backward(example_inputs):
+        warn_of_unused_entries(session.tiles)
     compiled = with_checked_offsets(compiled, gm, example_inputs)
     return with_stand_ins(compiled) if on_meta else compiled
+
+
+@contextmanager
+def _failure_in_report() -> Iterator[None]:
+    """What fails in the lazily compiled backward, too, is what the next report is about."""
+    try:
+        yield
+    except Exception as error:
+        thread_session().fail(error_text(error))
+        raise
 
 
 def _refuse_unusable_settings() -> None:
@@ -121,6 +148,11 @@ def _refuse_unusable_settings() -> None:
         )
     if V.aot_compilation:
         raise UnsupportedError("AOTInductor packages are not supported; use torch.compile")
+
+
+def _needs_backward(example_inputs: Sequence[Any]) -> bool:
+    tensors = (value for value in example_inputs if isinstance(value, torch.Tensor))
+    return torch.is_grad_enabled() and any(value.requires_grad for value in tensors)
 
 
 def _specialise(example_inputs: Sequence[Any]) -> None:

@@ -14,7 +14,13 @@ from torch._dynamo.output_graph import GraphCompileReason
 
 from pytorchsim.errors import HostOpError, HostOpWarning
 
-__all__ = ["check_graph_break"]
+__all__ = ["check_graph_break", "ends_in_break"]
+
+
+def ends_in_break(gm: torch.fx.GraphModule) -> bool:
+    """Whether another graph of the same function follows."""
+    reason = getattr(gm, "compile_subgraph_reason", None)
+    return isinstance(reason, GraphCompileReason) and bool(reason.graph_break)
 
 
 def check_graph_break(gm: torch.fx.GraphModule, *, strict: bool) -> None:

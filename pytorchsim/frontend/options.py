@@ -27,9 +27,9 @@ def parse_options(options: Mapping[str, Any] | None = None, mode: str | None = N
     Args:
         options: `config` (a preset's name, a path, a mapping or an `NpuConfig`; default `tpuv3`), `strict` (bool,
             default False), `mode` (`functional+timing`, the default, `functional` or `timing`), `tiles` (`heuristic`,
-            the default, `autotune` or `autotune:N`, which measures the 4 or N best tiles of each kernel, or the path of
-            a JSON file with tile sizes: `pytorchsim.config.tiles`), `verify` (bool, default False: compare each
-            kernel's results with eager's).
+            the default, `autotune` or `autotune:N`, which measures the 4 or N best tiles of each kernel, a mapping or
+            the path of a JSON file with tile sizes: `pytorchsim.config.tiles`), `verify` (bool, default False: compare
+            each kernel's results with eager's).
         mode: torch.compile's own argument, which names tuning presets of Inductor.
 
     Raises:
@@ -71,18 +71,24 @@ def _flag(name: str, value: object) -> bool:
 
 
 def _tiles(value: object) -> TileChoices:
-    if value == HEURISTIC:
+    if isinstance(value, str) and value == HEURISTIC:
         return NO_CHOICES
+    if isinstance(value, Mapping):
+        return load_tile_choices(value)
     if not isinstance(value, str | os.PathLike):
         raise ConfigError(
-            f"option 'tiles' is {HEURISTIC!r}, '{AUTOTUNE}', '{AUTOTUNE}:N' or the path of a JSON file, not {value!r}"
+            f"option 'tiles' is {HEURISTIC!r}, '{AUTOTUNE}', '{AUTOTUNE}:N', the path of a JSON file or a mapping, not"
+            f" {value!r}"
         )
     word, colon, count = str(value).partition(":")
     if word == AUTOTUNE:
         if colon and not (count.isascii() and count.isdigit() and int(count) > 1):
             raise ConfigError(f"option 'tiles': {value!r} measures how many tiles? N in '{AUTOTUNE}:N' is 2 or more")
         return TileChoices(measured=int(count) if colon else AUTOTUNED_TILES)
-    return load_tile_choices(os.fspath(value))
+    if isinstance(value, str) and not value.endswith(".json") and os.sep not in value and not os.path.exists(value):
+        suggestion = _suggest(word, (HEURISTIC, AUTOTUNE))
+        raise ConfigError(f"option 'tiles': {value!r} is neither a known word nor a file.{suggestion}")
+    return load_tile_choices(value)
 
 
 def _suggest(given: object, known: tuple[str, ...]) -> str:

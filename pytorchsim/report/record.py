@@ -131,9 +131,13 @@ class GraphRecord:
 
 @dataclass
 class CallRecord:
-    """A top-level call: every graph run, in the order in which they began; the last backward pass included."""
+    """A top-level call: every graph run, in the order in which they began; the last backward pass included.
+
+    `error`: type and message of what kept a graph from being compiled or run to its end; empty where nothing did.
+    """
 
     graphs: list[GraphRecord] = field(default_factory=list)
+    error: str = ""
 
 
 class _ThreadState(threading.local):

@@ -44,7 +44,8 @@ NOTHING_RAN = (
 class Report:
     """Cycles, traffic and host operations of one top-level call with all its graphs.
 
-    `kernels` are in order of first launch. `cycles` is None in functional mode, where nothing is timed.
+    `kernels` are in order of first launch. `cycles` is None in functional mode, where nothing is timed. `error` says
+    what kept a graph from being compiled or run to its end: then the figures are of what ran before.
     """
 
     kernels: tuple[KernelRow, ...] = ()
@@ -53,6 +54,7 @@ class Report:
     config: dict[str, Any] | None = None
     frequency_mhz: int | None = None
     wall_seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
+    error: str = ""
 
     @property
     def cycles(self) -> int | None:
@@ -93,6 +95,7 @@ class Report:
         timed = self.timed
         return {
             "schema_version": SCHEMA_VERSION,
+            "error": self.error or None,
             "config": self.config,
             "totals": {
                 "cycles": cycles,
@@ -181,7 +184,7 @@ def _total(values: list[int | None]) -> int:
 def report_of(record: CallRecord | None) -> Report:
     """The report of a call; the config is that of its first graph."""
     if record is None or not record.graphs:
-        return Report()
+        return Report(error=record.error if record else "")
     config = record.graphs[0].config
     return Report(
         kernels=kernel_rows(record),
@@ -190,6 +193,7 @@ def report_of(record: CallRecord | None) -> Report:
         config={**config.model_dump(mode="json"), "digest": config.digest()},
         frequency_mhz=config.core.frequency_mhz,
         wall_seconds=wall_seconds(record),
+        error=record.error,
     )
 
 

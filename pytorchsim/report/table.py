@@ -35,8 +35,12 @@ def tables(report: Report, width: int) -> Iterator[Table | Text]:
     """The parts of a report, from top to bottom, for `width` columns of text."""
     from pytorchsim.report.summary import NOTHING_RAN
 
+    if report.error:
+        ran = "what ran before it is below" if report.graphs else "nothing ran"
+        yield Text(f"Error in the last call, {ran}: {report.error}", style="bold red")
     if not report.graphs:
-        yield Text(NOTHING_RAN)
+        if not report.error:
+            yield Text(NOTHING_RAN)
         return
     yield _kernel_table(report, wide=width >= _WIDE)
     yield from _totals(report)

@@ -20,6 +20,7 @@ from pytorchsim.mlir.build import build_kernel, build_program, cancel_builds
 from pytorchsim.mlir.cache import shared_store
 from pytorchsim.report.record import GraphRecord
 from pytorchsim.runtime.kernel import Kernel, KernelMetadata
+from pytorchsim.runtime.prescribed_tiles import note_products
 from pytorchsim.runtime.progress import ProgressLine
 from pytorchsim.runtime.session import thread_session
 
@@ -154,16 +155,18 @@ def load_graph(*, name: str, config: str, options: str, facts: str) -> Graph:
     Args:
         name: phase (inference, forward, backward), underscore, digest of the content.
         config: canonical JSON of the `NpuConfig`.
-        options: JSON with `mode` and `strict`.
+        options: JSON with `mode`, `strict` and, where tiles are prescribed, `tiles`.
         facts: JSON with a list per section for the report, among them `host_ops`.
 
     Raises:
         ValueError: a phase or mode that does not exist.
     """
-    mode = json.loads(options)["mode"]
+    given = json.loads(options)
+    mode = given["mode"]
     if mode not in get_args(Mode):
         raise ValueError(f"graph {name!r}: mode {mode!r} is none of {', '.join(get_args(Mode))}")
     graph = Graph(name, NpuConfig.model_validate_json(config), mode, json.loads(facts))
+    note_products(given, graph.facts)
     if graph.phase not in _PHASES:
         raise ValueError(f"graph {name!r}: its name does not start with one of {', '.join(_PHASES)}")
     return graph

@@ -6,6 +6,7 @@ Assumes: graphs of one thread nest (a graph may call another one), they do not o
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from pytorchsim.runtime.residency import Residency
     from pytorchsim.simulator.functional import Machine
 
-__all__ = ["ThreadSession", "thread_session"]
+__all__ = ["ThreadSession", "error_text", "thread_session"]
 
 _MAX_MACHINES = 4
 """Machines a thread keeps: each holds a scratchpad (16 MiB on tpuv3). The one unused for longest goes first."""
@@ -31,6 +32,7 @@ _MAX_MACHINES = 4
 class _ActiveGraph:
     record: GraphRecord
     began: float
+    handled: BaseException | None  # what the caller is handling, which is no error of this graph
     accounted: float = 0.0  # seconds of launches and of graphs called from this one
 
 
@@ -57,7 +59,7 @@ class ThreadSession:
             current = CallRecord()
             set_thread_record(current)
         current.graphs.append(record)
-        self._active.append(_ActiveGraph(record, time.perf_counter()))
+        self._active.append(_ActiveGraph(record, time.perf_counter(), sys.exc_info()[1]))
 
     def end(self, record: GraphRecord) -> None:
         """The graph is done, or an error ended it. Graphs that it left running end with it."""
@@ -68,10 +70,25 @@ class ThreadSession:
                 self._progress = None
             seconds = time.perf_counter() - active.began
             active.record.add_seconds("host", max(0.0, seconds - active.accounted))
+            error = sys.exc_info()[1]  # the generated module ends its graph in a `finally`
+            if error is not None and error is not active.handled:
+                self._note_error(error_text(error))
             if self._active:
                 self._active[-1].accounted += seconds
             if active.record is record:
                 return
+
+    def fail(self, error: str) -> None:
+        """A graph could not be compiled: the report is about this call, not about the one before."""
+        if not self._active:
+            self._enter_call()
+        self._note_error(error)
+
+    @staticmethod
+    def _note_error(error: str) -> None:
+        record = thread_record()
+        if record is not None:
+            record.error = error
 
     @property
     def current_graph(self) -> GraphRecord:
@@ -134,6 +151,11 @@ class ThreadSession:
         self.allocator = DramAllocator()
         self._residencies = {}
         self._call, self._backward, self._forward_graphs = call, None, 0
+
+
+def error_text(error: BaseException) -> str:
+    """Type and message, for the report."""
+    return f"{type(error).__name__}: {error}"
 
 
 class _Threads(threading.local):

@@ -21,6 +21,7 @@ from pytorchsim.config.model import NpuConfig
 from pytorchsim.config.session import current_session
 from pytorchsim.errors import SpadOverflowError, UnsupportedError
 from pytorchsim.runtime.measurement import Argument
+from pytorchsim.runtime.prescribed_tiles import PRESCRIBED_TILES
 from pytorchsim.scheduler.origins import Origins, origins_of
 from pytorchsim.scheduler.recording import record_loops
 from pytorchsim.scheduler.tuning import RankedBuild, fastest
@@ -127,6 +128,7 @@ def emit_template_kernel(
             build = _template_build(part, buffer, recorded, arguments.slots(), origins)
             shape = tuple(int(size) for size in buffer.get_size())
             name = _define_and_call(arguments, build, config, shape, origins, template_node.get_device())
+            _note_product(name, part.tile_key(buffer))
         _verify(name, arguments)
     except UnsupportedError as error:
         raise _located(error, origins, nodes) from error
@@ -134,6 +136,15 @@ def emit_template_kernel(
     wrapper: Any = V.graph.wrapper_code
     for refusal in refusals:
         wrapper.record_fact(NOT_FUSED, {"kernel": name, "node": refusal.node, "reason": refusal.reason})
+
+
+def _note_product(kernel: str, key: str) -> None:
+    """Where tiles are prescribed: which products there are to prescribe them for, and whether they were."""
+    entries = dict(current_session().tiles.entries)
+    if entries and key:
+        wrapper: Any = V.graph.wrapper_code
+        sizes = " ".join(f"{name} {size}" for name, size in entries.get(key, ()))
+        wrapper.record_fact(PRESCRIBED_TILES, {"product": key, "kernel": kernel, "tile": sizes or "not prescribed"})
 
 
 def _template_arguments(kernel: _NpuKernel, recorded: Recorded) -> _Arguments:

@@ -159,6 +159,11 @@ class MLIRTemplate(ABC):
         del template
         return (self,)
 
+    def tile_key(self, template: TemplateBuffer) -> str:
+        """What a user who prescribes tiles calls this operation (`config/tiles.py`); empty: none can be prescribed."""
+        del template
+        return ""
+
     def on(self, config: NpuConfig, rank: int = 0) -> Self:
         """The same template for another machine, or another of the tiles that fit, if there are so many."""
         other = copy.copy(self)

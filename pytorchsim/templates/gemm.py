@@ -17,7 +17,7 @@ import torch
 from torch._inductor import ir as inductor_ir
 
 from pytorchsim.config.model import NpuConfig
-from pytorchsim.config.tiles import TileChoices
+from pytorchsim.config.tiles import TileChoices, product_key
 from pytorchsim.errors import UnsupportedError
 from pytorchsim.mlir.builders import KernelBuilder
 from pytorchsim.templates.base import BuiltKernel, Recorded, TemplateBuffer
@@ -52,6 +52,11 @@ class ProductTemplate(FramedTemplate):
     @abstractmethod
     def problem(self, template: TemplateBuffer) -> GemmProblem:
         """Sizes and places, read from the frozen layouts of the buffers."""
+
+    def tile_key(self, template: TemplateBuffer) -> str:
+        """The sizes of the product, where operands are plain matrices."""
+        problem = self.problem(template)
+        return product_key(problem.m, problem.n, problem.k) if problem.simple else ""
 
     def result_frame(self, template: TemplateBuffer) -> Frame:
         """(batch, n, m), each a group of axes."""

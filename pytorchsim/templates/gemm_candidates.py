@@ -52,10 +52,10 @@ def prescribed(
     for name, (size, unit) in units.items():
         if size < 1 or size % unit:
             raise ConfigError(
-                f"tile file: {name} of {problem.m}_{problem.n}_{problem.k} is a multiple of {unit}, not {size}"
+                f"option 'tiles': {name} of {problem.m}_{problem.n}_{problem.k} is a multiple of {unit}, not {size}"
             )
     if n // lanes > most:
-        raise ConfigError(f"tile file: TILE_N is at most {most * lanes} ({most} arrays of {lanes} lanes), not {n}")
+        raise ConfigError(f"option 'tiles': TILE_N is at most {most * lanes} ({most} arrays of {lanes} lanes), not {n}")
     for held in _stationary(fusion):
         tile = GemmTile(like.body, (m,), n // lanes, (k,), held, like.vector, lanes, fusion.reduces)
         yield from _depths(_blocked(tile, problem), problem, fusion) if like.body == "array" else (tile,)

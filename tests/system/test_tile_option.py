@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import pytorchsim
-from pytorchsim.errors import ConfigError
+from pytorchsim.config.tiles import nearest_products
+from pytorchsim.errors import ConfigError, TileWarning
 
 
 def tile_of(options: dict[str, object]) -> dict[str, int]:
@@ -35,3 +36,59 @@ def test_it_must_be_there(tmp_path: Path) -> None:
         torch.compile(torch.mm, backend="pytorchsim", options={"tiles": str(tmp_path / "no.json")})(
             torch.randn(8, 8), torch.randn(8, 8)
         )
+
+
+def test_a_mapping_prescribes_tiles_and_the_report_says_where() -> None:
+    tile = tile_of({"tiles": {"256_256_256": {"TILE_M": 64, "TILE_K": 128}}})
+    assert (tile["m"], tile["k"]) == (64, 128)
+    (graph,) = pytorchsim.report().to_dict()["graphs"]
+    (fact,) = graph["facts"]["prescribed_tiles"]
+    assert (fact["product"], fact["tile"]) == ("256_256_256", "TILE_K 128 TILE_M 64")
+
+
+def test_an_entry_that_no_product_takes_is_named_with_the_nearest() -> None:
+    entries = {"256_256_256": {"TILE_M": 128}, "256_256_512": {"TILE_M": 64}}
+    with pytest.warns(TileWarning, match="entry '256_256_512' was not used.*nearest of 1: '256_256_256'") as caught:
+        tile_of({"tiles": entries})
+    assert len(caught) == 1
+    with pytest.warns(TileWarning, match="'256_256_512' was not used"):  # also from a cache
+        tile_of({"tiles": entries})
+
+
+def test_products_of_the_backward_and_behind_a_graph_break_count() -> None:
+    """No warning: each is an error in tests."""
+
+    def broken(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        y = x @ w
+        torch._dynamo.graph_break()
+        return y @ w[:, :8]
+
+    x, w = torch.randn(16, 24), torch.randn(24, 24, requires_grad=True)
+    entries = {key: {"TILE_N": 8} for key in ("16_24_24", "16_8_24", "24_24_16", "24_8_16")}
+    with pytest.warns(pytorchsim.errors.HostOpWarning, match="graph break"):
+        torch.compile(broken, backend="pytorchsim", options={"config": "tiny", "tiles": entries})(x, w).sum().backward()
+    assert w.grad is not None
+
+
+def test_nearest_products() -> None:
+    products = ["512_512_512", "64_128_256", "8_8_8", "500_512_512", "128_256_64"]
+    assert nearest_products("512_500_512", products)[:2] == ["500_512_512", "512_512_512"]
+    assert nearest_products("256_128_64", products)[0] in ("64_128_256", "128_256_64")
+    assert nearest_products("256_128_64", []) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("autotun", r"'autotun' is neither a known word nor a file\. Did you mean 'autotune'"),
+        ("heuristics", "Did you mean 'heuristic'"),
+        ("tiles", r"neither a known word nor a file\. Known: 'heuristic', 'autotune'"),
+        ({"256_256": {"TILE_M": 8}}, "option 'tiles', entry '256_256': a key is"),
+        ({"8_8_8": {"tile_m": 8}}, r"unknown size 'tile_m'; known: TILE_M, TILE_N, TILE_K\. Did you mean 'TILE_M'"),
+        ({"8_8_8": {"TILE_M": 0}}, "positive whole number"),
+        (7, "a mapping, not 7"),
+    ],
+)
+def test_what_is_no_choice_of_tiles(value: object, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        torch.compile(torch.mm, backend="pytorchsim", options={"tiles": value})(torch.ones(8, 8), torch.ones(8, 8))

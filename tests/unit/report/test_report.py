@@ -339,3 +339,22 @@ def test_names_break_between_words_and_notes_have_a_legend() -> None:
         assert word in text
     assert "array, fill: systolic arrays at work" in text
     assert "array, fill" not in str(report_of(CallRecord([graph(launch(measured=timing()))])))
+
+
+def test_an_error_stands_above_what_ran_before() -> None:
+    report = report_of(CallRecord([graph(launch(measured=timing()))], error="MachineFault: misaligned"))
+    assert valid(report)["error"] == "MachineFault: misaligned"
+    assert str(report).startswith("Error in the last call, what ran before it is below: MachineFault: misaligned")
+    assert "add_0" in str(report)
+    empty = report_of(CallRecord(error="ConfigError: unknown"))
+    assert valid(empty)["kernels"] == []
+    assert str(empty) == "Error in the last call, nothing ran: ConfigError: unknown"
+    assert valid(report_of(CallRecord([graph(launch(measured=timing()))])))["error"] is None
+
+
+def test_without_a_terminal_origins_have_room(capsys: pytest.CaptureFixture[str]) -> None:
+    operators = ("convolution", "native_batch_norm", "relu", "add", "leaky_relu")
+    one = launch("npu_convolution_native_batch_norm_relu_0", timing(123_456_789))
+    call = CallRecord([graph(replace(one, kernel=replace(one.kernel, origins=operators)))])
+    for text in (str(report_of(call)), (report_of(call).print(), capsys.readouterr().out)[1]):
+        assert "convolution, native_batch_norm, relu" in text, text

@@ -188,3 +188,34 @@ def test_host_time_is_what_no_stage_accounts_for() -> None:
     record = thread_record()
     assert record is not None
     assert record.graphs[0].wall_seconds == {"functional": 1000.0, "host": 0.0}
+
+
+def error() -> str:
+    record = thread_record()
+    assert record is not None
+    return record.error
+
+
+def test_an_error_is_part_of_the_record() -> None:
+    def fails() -> None:
+        raise KeyError("x")
+
+    with pytest.raises(KeyError):
+        framed("inference_outer", framed("inference_inner", fails))()
+    assert (graphs(), error()) == (["inference_outer", "inference_inner"], "KeyError: 'x'")
+    framed("inference_good", lambda: None)()
+    assert error() == ""
+
+
+def test_what_the_caller_handles_is_no_error_of_the_graph() -> None:
+    try:
+        raise KeyError("x")
+    except KeyError:
+        framed("inference_good", lambda: None)()
+    assert error() == ""
+
+
+def test_a_failed_compile_begins_a_call() -> None:
+    framed("inference_before", lambda: None)()
+    thread_session().fail("ConfigError: unknown")
+    assert (graphs(), error()) == ([], "ConfigError: unknown")
