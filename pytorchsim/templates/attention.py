@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from pytorchsim.config.model import NpuConfig
-from pytorchsim.mlir.builders import KernelBuilder
+from pytorchsim.mlir.kernel_builder import KernelBuilder
 from pytorchsim.templates.attention_control import AttentionControl
 from pytorchsim.templates.attention_places import place_buffers, place_tensors
 from pytorchsim.templates.attention_problem import AttentionProblem, attention_problem

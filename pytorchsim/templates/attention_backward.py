@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from pytorchsim.config.model import NpuConfig
-from pytorchsim.mlir.builders import KernelBuilder
+from pytorchsim.mlir.kernel_builder import KernelBuilder
 from pytorchsim.templates.attention_backward_control import BackwardControl
 from pytorchsim.templates.attention_backward_problem import BackwardProblem, backward_problem
 from pytorchsim.templates.attention_backward_tile import BackwardTile, search_backward

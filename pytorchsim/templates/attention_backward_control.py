@@ -14,7 +14,7 @@ from mlir import ir
 from mlir.dialects import arith, scf
 
 from pytorchsim.mlir import builders
-from pytorchsim.mlir.builders import Buffer, KernelBuilder, TileFunction
+from pytorchsim.mlir.kernel_builder import Buffer, KernelBuilder, TileFunction
 from pytorchsim.target.dtypes import F32, Dtype
 from pytorchsim.templates.attention_backward_problem import BackwardProblem
 from pytorchsim.templates.attention_backward_step import BACKWARD_BUFFERS, backward_step

@@ -22,7 +22,7 @@ from mlir import ir
 from mlir.dialects import arith
 
 from pytorchsim.mlir import builders
-from pytorchsim.mlir.builders import KernelBuilder, TileFunction
+from pytorchsim.mlir.kernel_builder import KernelBuilder, TileFunction
 from pytorchsim.templates.attention_backward_code import StepCode
 from pytorchsim.templates.attention_backward_problem import BackwardProblem
 from pytorchsim.templates.attention_backward_scores import ScoreLines

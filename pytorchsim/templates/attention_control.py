@@ -15,7 +15,7 @@ from mlir import ir
 from mlir.dialects import arith, scf
 
 from pytorchsim.mlir import builders
-from pytorchsim.mlir.builders import Buffer, KernelBuilder, TileFunction
+from pytorchsim.mlir.kernel_builder import Buffer, KernelBuilder, TileFunction
 from pytorchsim.target.descriptor import Descriptor
 from pytorchsim.target.dtypes import Dtype
 from pytorchsim.templates.attention_edges import finish_function, start_function

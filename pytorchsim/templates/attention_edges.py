@@ -11,7 +11,7 @@ from mlir import ir
 from mlir.dialects import arith, math, scf, vector
 
 from pytorchsim.mlir import builders
-from pytorchsim.mlir.builders import KernelBuilder, TileFunction
+from pytorchsim.mlir.kernel_builder import KernelBuilder, TileFunction
 from pytorchsim.target.dtypes import F32
 from pytorchsim.templates.attention_problem import AttentionProblem
 from pytorchsim.templates.attention_tile import AttentionTile

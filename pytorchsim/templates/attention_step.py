@@ -16,7 +16,7 @@ from mlir import ir
 from mlir.dialects import arith, math, scf
 
 from pytorchsim.mlir import builders
-from pytorchsim.mlir.builders import KernelBuilder, TileFunction
+from pytorchsim.mlir.kernel_builder import KernelBuilder, TileFunction
 from pytorchsim.templates.attention_chunk import Chunk
 from pytorchsim.templates.attention_pipeline import Pipeline
 from pytorchsim.templates.attention_problem import AttentionProblem

@@ -14,7 +14,7 @@ from mlir.dialects import arith, scf, vector
 
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.mlir import builders
-from pytorchsim.mlir.builders import KernelBuilder, TileFunction
+from pytorchsim.mlir.kernel_builder import KernelBuilder, TileFunction
 from pytorchsim.target.dtypes import Dtype
 from pytorchsim.templates.gemm_tile import GemmTile
 from pytorchsim.templates.lane_step import load_operand, multiply_add

@@ -19,7 +19,7 @@ from torch._inductor import ir as inductor_ir
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.config.tiles import TileChoices, product_key
 from pytorchsim.errors import UnsupportedError
-from pytorchsim.mlir.builders import KernelBuilder
+from pytorchsim.mlir.kernel_builder import KernelBuilder
 from pytorchsim.templates.base import BuiltKernel, Recorded, TemplateBuffer
 from pytorchsim.templates.frame import Frame, LoopView, record_epilogues, record_prologues
 from pytorchsim.templates.framed_template import FramedTemplate

@@ -13,7 +13,7 @@ from mlir import ir
 from mlir.dialects import arith
 
 from pytorchsim.mlir import builders
-from pytorchsim.mlir.builders import Buffer, KernelBuilder
+from pytorchsim.mlir.kernel_builder import Buffer, KernelBuilder
 from pytorchsim.target.descriptor import TransferOp
 from pytorchsim.target.dtypes import Dtype
 from pytorchsim.templates.gemm_problem import GemmFusion, GemmProblem, Operand, Part

@@ -14,7 +14,8 @@ from mlir import ir
 from mlir.dialects import arith, scf
 
 from pytorchsim.mlir import builders
-from pytorchsim.mlir.builders import KernelBuilder, TileFunction, index_constant
+from pytorchsim.mlir.builders import index_constant
+from pytorchsim.mlir.kernel_builder import KernelBuilder, TileFunction
 from pytorchsim.target.descriptor import TransferOp
 from pytorchsim.templates.block import BufferKey, StoreBuffer
 from pytorchsim.templates.control_flow import add, both, equal, if_else, if_true, less, multiply, parity, select

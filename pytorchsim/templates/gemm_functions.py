@@ -5,7 +5,7 @@ In: problem, fused programs, tile. Out: functions in the kernel, in the order in
 
 from __future__ import annotations
 
-from pytorchsim.mlir.builders import KernelBuilder, TileFunction
+from pytorchsim.mlir.kernel_builder import KernelBuilder, TileFunction
 from pytorchsim.templates.array_step import add_partial, array_step
 from pytorchsim.templates.batch_step import batch_step
 from pytorchsim.templates.gemm_buffers import DEEP

@@ -12,7 +12,7 @@ from mlir import ir
 from mlir.dialects import arith, math, scf, vector
 
 from pytorchsim.mlir import builders
-from pytorchsim.mlir.builders import KernelBuilder, TileFunction
+from pytorchsim.mlir.kernel_builder import KernelBuilder, TileFunction
 from pytorchsim.target.dtypes import Dtype, Kind
 from pytorchsim.templates.fold import fold_vector
 from pytorchsim.templates.gemm_tile import ROWS_AT_ONCE, GemmTile

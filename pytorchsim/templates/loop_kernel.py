@@ -20,7 +20,7 @@ from mlir.dialects import arith, scf
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.errors import UnsupportedError
 from pytorchsim.mlir import builders
-from pytorchsim.mlir.builders import Buffer, KernelBuilder
+from pytorchsim.mlir.kernel_builder import Buffer, KernelBuilder
 from pytorchsim.target.descriptor import TransferOp
 from pytorchsim.templates.base import BuiltKernel
 from pytorchsim.templates.block import BufferKey, StoreBuffer

@@ -13,7 +13,7 @@ from mlir import ir
 from mlir.dialects import arith, scf, vector
 
 from pytorchsim.mlir import builders
-from pytorchsim.mlir.builders import KernelBuilder, TileFunction
+from pytorchsim.mlir.kernel_builder import KernelBuilder, TileFunction
 from pytorchsim.target.dtypes import I32
 from pytorchsim.templates.block import Block as TileBlock
 from pytorchsim.templates.block import BufferKey, StoreBuffer

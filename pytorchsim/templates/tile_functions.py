@@ -16,7 +16,7 @@ from mlir import ir
 from mlir.dialects import scf
 
 from pytorchsim.mlir import builders
-from pytorchsim.mlir.builders import KernelBuilder, TileFunction
+from pytorchsim.mlir.kernel_builder import KernelBuilder, TileFunction
 from pytorchsim.templates.block import Block, BufferKey, Kept, StoreBuffer, accumulators
 from pytorchsim.templates.gathers import IndexForm, IndexTileKey
 from pytorchsim.templates.loop_buffers import buffer_shape

@@ -14,7 +14,7 @@ from torch._inductor import ir as inductor_ir
 from torch._inductor.scheduler import BaseSchedulerNode
 
 from pytorchsim.config.model import NpuConfig
-from pytorchsim.mlir.builders import KernelBuilder
+from pytorchsim.mlir.kernel_builder import KernelBuilder
 from pytorchsim.templates.attention_search import Tile, TileSearch
 from pytorchsim.templates.base import (
     BuiltKernel,

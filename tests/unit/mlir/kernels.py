@@ -11,6 +11,7 @@ from mlir.dialects import arith, scf, vector
 
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.mlir import builders
+from pytorchsim.mlir.kernel_builder import KernelBuilder
 from pytorchsim.target import dtypes, isa
 from pytorchsim.target.descriptor import Axis, Descriptor, TransferOp
 from pytorchsim.target.dtypes import Dtype
@@ -36,7 +37,7 @@ def tile_kernel(
     Tensors are `[tile_count * elements, lanes]`: lane l has column l, element e of tile t is row t * elements + e.
     """
     config = config or NpuConfig()
-    with builders.KernelBuilder(name, config, origins=["test"], tile_shape={"i": elements}) as kernel:
+    with KernelBuilder(name, config, origins=["test"], tile_shape={"i": elements}) as kernel:
         kind = builders.element_type(dtype)
         buffers = [kernel.buffer(f"b{n}", elements * dtype.bytes, copies=copies) for n in range(tiles)]
         axes = (Axis(config.core.lanes, 1, elements, lane=True), Axis(elements, config.core.lanes, 1))

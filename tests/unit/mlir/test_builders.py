@@ -9,6 +9,7 @@ from pytorchsim.config.model import NpuConfig
 from pytorchsim.errors import IRVerificationError
 from pytorchsim.mlir import builders
 from pytorchsim.mlir.dialect import npu_context
+from pytorchsim.mlir.kernel_builder import KernelBuilder
 from pytorchsim.target import dtypes
 from pytorchsim.target.descriptor import Axis, Descriptor, DescriptorFlag, IndexTile, TransferOp
 from tests.unit.mlir.kernels import add_kernel
@@ -35,14 +36,14 @@ def test_a_module_says_name_origins_and_tile() -> None:
 
 
 def test_buffers_are_rounded_up_to_the_alignment() -> None:
-    with builders.KernelBuilder("k", NpuConfig()) as kernel:
+    with KernelBuilder("k", NpuConfig()) as kernel:
         buffer = kernel.buffer("x", 65, copies=3)
         assert (buffer.symbol, buffer.bytes_per_copy, buffer.copies, buffer.bytes) == ("k.x", 128, 3, 384)
         assert kernel.buffer("y", 4, alignment=256).bytes == 256
 
 
 def test_declarations_come_before_functions_in_order() -> None:
-    with builders.KernelBuilder("k", NpuConfig()) as kernel:
+    with KernelBuilder("k", NpuConfig()) as kernel:
         kernel.buffer("a", 4)
         with kernel.control() as _:
             pass
@@ -56,7 +57,7 @@ def test_declarations_come_before_functions_in_order() -> None:
 def test_transfer_orders_values_by_index() -> None:
     tile = IndexTile(0, wide=True, axes=(0,), dram_stride=4, extent=8)
     descriptor = Descriptor(0, TransferOp.LOAD, dtypes.F32, (Axis(8, 1, 1), Axis(8, 8, 8)), index_tiles=(tile,))
-    with builders.KernelBuilder("k", NpuConfig()) as kernel:
+    with KernelBuilder("k", NpuConfig()) as kernel:
         index, data = kernel.buffer("i", 64), kernel.buffer("x", 256)
         symbol = kernel.descriptor("gather", descriptor, index_buffers=[index])
         with kernel.control() as (core, cores):
@@ -70,7 +71,7 @@ def test_transfer_orders_values_by_index() -> None:
 def test_local_buffer_needs_a_local_transfer() -> None:
     axes = (Axis(8, 1, 1),)
     local = Descriptor(0, TransferOp.LOAD, dtypes.F32, axes, flags=DescriptorFlag.LOCAL)
-    with builders.KernelBuilder("k", NpuConfig()) as kernel:
+    with KernelBuilder("k", NpuConfig()) as kernel:
         buffer = kernel.buffer("x", 64)
         kernel.descriptor("l", local, local_buffer=buffer)
         with pytest.raises(ValueError, match="only a local transfer"):
@@ -80,11 +81,11 @@ def test_local_buffer_needs_a_local_transfer() -> None:
 @pytest.mark.parametrize("name", ["", "a__b", "1x", "a.b", "a b"])
 def test_kernel_names(name: str) -> None:
     with pytest.raises(ValueError, match="identifier without '__'"):
-        builders.KernelBuilder(name, NpuConfig())
+        KernelBuilder(name, NpuConfig())
 
 
 def test_misuse_is_refused() -> None:
-    with builders.KernelBuilder("k", NpuConfig()) as kernel:
+    with KernelBuilder("k", NpuConfig()) as kernel:
         kernel.buffer("x", 4)
         with pytest.raises(ValueError, match=r"already has a symbol 'k.x'"):
             kernel.buffer("x", 4)
@@ -97,7 +98,7 @@ def test_misuse_is_refused() -> None:
 
 
 def test_invalid_module_is_refused_with_a_location() -> None:
-    with builders.KernelBuilder("k", NpuConfig()) as kernel:
+    with KernelBuilder("k", NpuConfig()) as kernel:
         with kernel.control() as (core, _):
             ir.Operation.create("npu.wait", operands=[core, core])
         with pytest.raises(IRVerificationError, match=r'(?s)loc\("k"|"k".*expects exactly 1 operands'):

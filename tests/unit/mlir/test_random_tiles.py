@@ -13,6 +13,7 @@ from mlir.dialects import scf
 from pytorchsim.config.model import CoreConfig, NpuConfig
 from pytorchsim.mlir import builders
 from pytorchsim.mlir.compiler import compile_kernel, link_program
+from pytorchsim.mlir.kernel_builder import KernelBuilder
 from pytorchsim.simulator.functional import Machine, Slot
 from pytorchsim.target.descriptor import Axis, Descriptor, TransferOp
 from pytorchsim.target.dtypes import ALL_DTYPES
@@ -31,7 +32,7 @@ def kernel_text(
     inputs = [choose.choice(types) for _ in range(choose.randint(1, 3))]
     outputs = [choose.choice(types) for _ in range(choose.randint(1, 3))]
     kinds = [*inputs, *outputs]
-    with builders.KernelBuilder("k", CONFIG) as kernel:
+    with KernelBuilder("k", CONFIG) as kernel:
         tiles = [(ELEMENTS, ir.Type.parse(kind)) for kind in kinds]
         buffers = [kernel.buffer(f"b{n}", ELEMENTS * BITS[kind] // 8) for n, kind in enumerate(kinds)]
         axes = (Axis(ELEMENTS, CONFIG.core.lanes, 1), Axis(CONFIG.core.lanes, 1, ELEMENTS, lane=True))

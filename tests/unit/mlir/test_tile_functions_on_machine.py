@@ -12,6 +12,7 @@ from mlir.dialects import arith, scf, vector
 from pytorchsim.config.model import CoreConfig, NpuConfig
 from pytorchsim.mlir import builders
 from pytorchsim.mlir.compiler import compile_kernel
+from pytorchsim.mlir.kernel_builder import KernelBuilder
 from pytorchsim.target import dtypes
 from pytorchsim.target.descriptor import Axis, Descriptor, TransferOp
 from pytorchsim.target.dtypes import Dtype
@@ -84,7 +85,7 @@ def test_gather_reverses_the_tile_of_each_lane() -> None:
 
 
 def test_scalar_arguments_reach_the_tile_function() -> None:
-    with builders.KernelBuilder("k", CONFIG) as kernel:
+    with KernelBuilder("k", CONFIG) as kernel:
         buffer = kernel.buffer("y", 64)
         f32, i64 = ir.F32Type.get(), ir.IntegerType.get_signless(64)
         with kernel.tile_function("fill", [(16, f32)], [f32, i64, ir.IndexType.get()]) as tile:
@@ -146,7 +147,7 @@ def test_arrays_multiply_tiles_of_every_dtype(dtype: Dtype) -> None:
     x = sample(dtype, rows).clamp(-8, 8)
     w = sample(dtype, LANES).clamp(-8, 8)
     y = torch.zeros(rows, LANES, dtype=TORCH[result])
-    with builders.KernelBuilder("k", CONFIG) as kernel:
+    with KernelBuilder("k", CONFIG) as kernel:
         kind, accumulator = builders.element_type(dtype), builders.element_type(result)
         buffers = [
             kernel.buffer("w", LANES * dtype.bytes),

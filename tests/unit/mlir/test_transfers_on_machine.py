@@ -7,6 +7,7 @@ import torch
 
 from pytorchsim.errors import MachineFault
 from pytorchsim.mlir import builders
+from pytorchsim.mlir.kernel_builder import KernelBuilder
 from pytorchsim.target import dtypes
 from pytorchsim.target.descriptor import Axis, Bound, Descriptor, DescriptorFlag, IndexTile, TransferOp
 from tests.unit.mlir.kernels import tile_kernel, unary
@@ -15,7 +16,7 @@ from tests.unit.mlir.machine_runs import CONFIG, LANES, launch, same
 
 def copy_kernel(load: Descriptor, store: Descriptor, *, index: Descriptor | None = None, rows: int = 16) -> str:
     """Loads a tile (by an index tile in a buffer behind another one), stores it."""
-    with builders.KernelBuilder("k", CONFIG) as kernel:
+    with KernelBuilder("k", CONFIG) as kernel:
         kernel.buffer("first", 100)  # so that no buffer of interest lies at address 0 of the window
         indices = kernel.buffer("indices", rows * 8)
         tile = kernel.buffer("tile", rows * 4)
@@ -66,7 +67,7 @@ def test_local_transpose_names_its_buffer() -> None:
     """A local transfer's other side is a buffer too: its address is a relocation in the descriptor."""
     x, output = torch.randn(LANES, LANES), torch.zeros(LANES, LANES)
     per_lane = CONFIG.core.scratchpad_bytes_per_lane // 4
-    with builders.KernelBuilder("k", CONFIG) as kernel:
+    with KernelBuilder("k", CONFIG) as kernel:
         kernel.buffer("first", 100)
         source, target = kernel.buffer("source", LANES * 4), kernel.buffer("target", LANES * 4)
         lanes = Axis(LANES, 1, LANES, lane=True)
