@@ -1,3 +1,5 @@
+// The ideal network of packets: every one takes the latency, none waits for another but for room at its
+// target.
 #include <deque>
 #include <utility>
 
@@ -14,21 +16,21 @@ class DelayNetwork final : public PacketNetwork, public Actor {
   void attach(uint32_t node, Node& to) override { nodes_.at(node) = &to; }
 
   bool send(const Packet& packet) override {
-    line_.push_back({events_.now() + latency_, packet});
-    if (line_.size() == 1) events_.at(line_.front().first, *this, 0);
+    on_the_way_.push_back({events_.now() + latency_, packet});
+    if (on_the_way_.size() == 1) events_.at(on_the_way_.front().first, *this, 0);
     return true;
   }
 
   // Everything has the same latency, so the packets on the way are in the order of their arrival.
   void act(uint64_t) override {
     const Tick now = events_.now();
-    while (!line_.empty() && line_.front().first <= now) {
-      const Packet packet = line_.front().second;
-      line_.pop_front();
+    while (!on_the_way_.empty() && on_the_way_.front().first <= now) {
+      const Packet packet = on_the_way_.front().second;
+      on_the_way_.pop_front();
       auto& held = held_[2 * packet.target + packet.response];
       if (!held.empty() || !nodes_[packet.target]->receive(packet)) held.push_back(packet);
     }
-    if (!line_.empty()) events_.at(line_.front().first, *this, 0);
+    if (!on_the_way_.empty()) events_.at(on_the_way_.front().first, *this, 0);
   }
 
   void resume(uint32_t node, bool response) override {
@@ -49,7 +51,7 @@ class DelayNetwork final : public PacketNetwork, public Actor {
   Tick latency_;
   std::vector<Node*> nodes_;
   std::vector<std::deque<Packet>> held_;  // refused, by node and kind
-  std::deque<std::pair<Tick, Packet>> line_;
+  std::deque<std::pair<Tick, Packet>> on_the_way_;
 };
 
 }  // namespace

@@ -1,3 +1,4 @@
+// The network of whole transfers: a latency.
 #include "network.h"
 
 namespace npu::timing {

@@ -1,3 +1,4 @@
+// Exact fidelity: DMA engines, network, L2 and DRAM, every burst a packet and every step of it an event.
 #include <algorithm>
 
 #include "burst_dma.h"

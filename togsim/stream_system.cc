@@ -1,3 +1,5 @@
+// Ideal network and DRAM, where bursts of a transfer are all alike: engines that move whole transfers at a
+// rate.
 #include "memory_system.h"
 #include "network.h"
 

@@ -1,3 +1,5 @@
+// A core that plays its trace: cycles pass, transfers start, waits last until the tag's transfers are done.
+// In order, so nothing runs during a wait but the DMA engine.
 #include <algorithm>
 #include <array>
 #include <stdexcept>
