@@ -12,7 +12,6 @@ from tests.unit.engine.faults import check_works, fault_of
 from tests.unit.engine.harness import SLICE_BYTES, STACK_BYTES, small_machine
 
 
-
 @pytest.fixture(scope="module")
 def machine() -> Machine:
     return small_machine(instruction_budget=5000)
