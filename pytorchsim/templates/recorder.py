@@ -21,6 +21,7 @@ from torch._inductor.virtualized import V
 from pytorchsim.errors import UnsupportedError
 from pytorchsim.target.descriptor import TransferOp
 from pytorchsim.target.dtypes import Kind
+from pytorchsim.templates.bounds import BOUNDS, bounded
 from pytorchsim.templates.decompositions import DECOMPOSED, OPERANDS_AS_GIVEN
 from pytorchsim.templates.index_emitter import RecordedValue
 from pytorchsim.templates.index_recorder import IndexRecorder
@@ -299,6 +300,8 @@ class LoopRecorder(DefaultHandler):
         if name in COMPARISONS:
             args = tuple(self._indices.compared(args))
         dtype = result_type(name, args)
+        if name in BOUNDS and dtype.is_floating_point and (simpler := self._bounded(name, args, dtype)) is not None:
+            return simpler
         operands = tuple(
             self._operand(arg, wanted).number
             for arg, wanted in zip(args, operand_types(name, args, dtype), strict=True)
@@ -317,6 +320,15 @@ class LoopRecorder(DefaultHandler):
             operands = [Term(self, self._operand(arg, dtype)) for arg in args]
         result = DECOMPOSED[name](*operands)
         return tuple(term.value for term in result) if isinstance(result, tuple) else result.value
+
+    def _bounded(self, name: str, args: tuple[Any, ...], dtype: torch.dtype) -> Any:
+        """A maximum or minimum with a constant; None where neither operand is one."""
+        first, second = (self._operand(arg, dtype) for arg in args)
+        for value, other in ((first, second), (second, first)):
+            literal = self._operations[other.number].constant
+            if self._operations[other.number].name == "constant" and literal is not None and not math.isnan(literal):
+                return bounded(name, Term(self, value), float(literal)).value
+        return None
 
     def _operand(self, arg: RecordedValue | float, dtype: torch.dtype) -> RecordedValue:
         return self.convert(arg, dtype) if isinstance(arg, RecordedValue) else self.constant(arg, dtype)
