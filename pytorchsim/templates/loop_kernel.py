@@ -85,7 +85,8 @@ def build_loop_kernel(
     chosen = found.ranked[min(wanted.rank, len(found.ranked) - 1)]
     tile, stages = chosen.tile, chosen.stages
     with KernelBuilder(name, config, origins=origins, tile_shape=tile.describe()) as kernel:
-        functions = TileFunctions(kernel, program, stages, tile, config.core.lanes)
+        taps = window_taps(program, tile, config.dram.burst_bytes)
+        functions = TileFunctions(kernel, program, stages, tile, config.core.lanes, taps)
         control = _Control(functions, slots)
         if tile.streams(program.sizes):
             control.streamed(stages, functions.streamed())
@@ -109,7 +110,7 @@ class _Control:
         self._buffers: dict[BufferKey, Buffer] = {}
         self._memories: dict[BufferKey, ir.Value] = {}
         burst_bytes = self._kernel.config.dram.burst_bytes
-        self._taps = window_taps(program, tile, burst_bytes)
+        self._taps = functions.taps
         for key, declared in loop_buffers(program, tile, functions.stages, burst_bytes).items():
             need = declared.need
             self._buffers[key] = self._kernel.buffer(declared.name, need.bytes_per_copy, copies=need.copies)

@@ -9,8 +9,8 @@ own, which run before the transfers that use them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from mlir import ir
 from mlir.dialects import scf
@@ -24,7 +24,7 @@ from pytorchsim.templates.loop_program import Access, LoopProgram, needed_operat
 from pytorchsim.templates.phases import StepWork
 from pytorchsim.templates.stages import Stage
 from pytorchsim.templates.tile import Tile
-from pytorchsim.templates.tile_loads import window_taps
+from pytorchsim.templates.window_loads import WindowLoad
 
 __all__ = ["StagedFunction", "StreamedStage", "TileFunctions"]
 
@@ -53,13 +53,15 @@ class StreamedStage:
 
 @dataclass(frozen=True)
 class TileFunctions:
-    """Emits the functions of `program` on `tile` into `kernel`; `lanes` is the machine's number of lanes."""
+    """Emits the functions of `program` on `tile` into `kernel`; `lanes` is the machine's number of lanes. `taps`: loads
+    that are one buffer with others (`window_taps`)."""
 
     kernel: KernelBuilder
     program: LoopProgram
     stages: tuple[Stage, ...]
     tile: Tile
     lanes: int
+    taps: Mapping[Access, tuple[WindowLoad, int]] = field(default_factory=dict)
 
     def resident(self) -> StagedFunction:
         """The one function of a tile that holds whole rows: all stages, block by block, row-level values in
@@ -199,8 +201,7 @@ class TileFunctions:
         self, name: str, keys: Sequence[BufferKey], emit: _Emit, origin_axes: tuple[int, ...] = ()
     ) -> StagedFunction:
         """The tile function that `emit` writes. A window is one pointer."""
-        taps = window_taps(self.program, self.tile, self.kernel.config.dram.burst_bytes)
-        of_key = {key: taps[key] if isinstance(key, Access) and key in taps else (key, 0) for key in keys}
+        of_key = {key: self.taps[key] if isinstance(key, Access) and key in self.taps else (key, 0) for key in keys}
         buffers = tuple(dict.fromkeys(buffer for buffer, _ in of_key.values()))
         shapes = [buffer_shape(self.program, self.tile, key) for key in buffers]
         pointers = [(count, builders.element_type(dtype)) for count, dtype in shapes]
