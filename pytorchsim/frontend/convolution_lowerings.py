@@ -51,7 +51,8 @@ def _convolution(  # noqa: PLR0913  ATen's signature
     groups: int,
 ) -> Any:
     """The sum with the bias is realised, so that it becomes the convolution's epilogue instead of part of each of its
-    users; not behind phases, which seldom take one. A transposed convolution is the gradient of another one's input."""
+    users; not behind phases, which may refuse it: it is part of what joins or follows. A transposed convolution is the
+    gradient of another one's input."""
     del output_padding  # it is in the size of the result
     if not _computable(x, weight):
         return None

@@ -6,16 +6,12 @@ each, or one for each part of the result.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from torch._inductor import ir as inductor_ir
 
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.config.tiles import TileChoices
-from pytorchsim.errors import UnsupportedError
-from pytorchsim.templates.base import Recorded, TemplateBuffer
+from pytorchsim.templates.base import TemplateBuffer
 from pytorchsim.templates.convolution_problem import Convolution, Direction, TensorPlace, convolution_problems
-from pytorchsim.templates.frame import LoopView
 from pytorchsim.templates.gemm import ProductTemplate
 from pytorchsim.templates.gemm_problem import GemmProblem
 from pytorchsim.templates.recorded_types import machine_dtype
@@ -43,19 +39,6 @@ class ConvolutionTemplate(ProductTemplate):
     def problem(self, template: TemplateBuffer) -> GemmProblem:
         """Which axes there are depends on the strides."""
         return self._problems(template)[self._part]
-
-    def record_views(
-        self,
-        template: TemplateBuffer,
-        prologues: Sequence[LoopView],
-        epilogues: Sequence[LoopView],
-        removed: frozenset[str],
-    ) -> Recorded:
-        """Nothing joins parts: a node would need parts of its own."""
-        count = len(self._problems(template))
-        if count > 1 and (prologues or epilogues):
-            raise UnsupportedError(f"the result is computed in {count} parts, by a kernel each")
-        return super().record_views(template, prologues, epilogues, removed)
 
     def _problems(self, template: TemplateBuffer) -> tuple[GemmProblem, ...]:
         x, w = template.operands

@@ -151,7 +151,8 @@ def _problem(  # noqa: PLR0913  what both operands and the result are made of
         numbers: dict[_Tensor, int] = {}
         for tensor, extent in dimension.extents.items():
             numbers[tensor] = len(guards)
-            guards.append(ProductGuard(parts[tensor], dimension.first[tensor], extent))
+            stride = at[tensor].strides[2 + number]
+            guards.append(ProductGuard(parts[tensor], dimension.first[tensor], extent, stride))
         for tensor, first in dimension.first.items():
             offsets[parts[tensor]] += first * at[tensor].strides[2 + number]
         for axis in dimension.axes:

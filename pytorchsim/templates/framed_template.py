@@ -15,6 +15,7 @@ from torch._inductor.loop_body import LoopBody
 from torch._inductor.scheduler import BaseSchedulerNode, SchedulerNode
 from torch._inductor.virtualized import V
 
+from pytorchsim.config.model import NpuConfig
 from pytorchsim.errors import UnsupportedError
 from pytorchsim.templates.base import FusedNodes, FusionPlan, MLIRTemplate, Recorded, TemplateBuffer, decline
 from pytorchsim.templates.frame import Frame, LoopView, internal_buffers
@@ -47,9 +48,18 @@ class FramedTemplate(MLIRTemplate):
     ) -> Recorded:
         """Programs over the frames. UnsupportedError: they cannot be expressed."""
 
+    def parts(self, template: TemplateBuffer) -> Sequence[FramedTemplate]:
+        """Each with a frame of its own: what joins runs in all of them, on the points of each."""
+        del template
+        return (self,)
+
     @abstractmethod
     def refusal(self, template: TemplateBuffer, recorded: Recorded) -> str:
         """Why no tile fits; empty where one does."""
+
+    @abstractmethod
+    def finish_cycles(self, template: TemplateBuffer, recorded: Recorded) -> float:
+        """An estimate of what epilogues take, and what they and the result move."""
 
     def try_fuse_epilogue(
         self,
@@ -65,8 +75,11 @@ class FramedTemplate(MLIRTemplate):
             return None
         try:
             loops = self._fitting_loops(template, existing_epilogues, node)
-            views = [*_views(existing_epilogues), LoopView(node, loops.body)]
+            before = _views(existing_epilogues)
+            views = [*before, LoopView(node, loops.body)]
             self._check_fit(template_node, template, _views(prologues), views)
+            if any(part.result_frame(template).made for part in self.parts(template)):
+                self._check_gain(template_node, template, _views(prologues), views)
         except UnsupportedError as reason:
             decline(template_node, node, str(reason))
             return None
@@ -102,13 +115,45 @@ class FramedTemplate(MLIRTemplate):
         prologues: Sequence[LoopView],
         epilogues: Sequence[LoopView],
     ) -> None:
+        for part, recorded in self._recorded(template_node, template, prologues, epilogues):
+            refusal = part.refusal(template, recorded)
+            if refusal:
+                raise UnsupportedError(refusal)
+
+    def _check_gain(
+        self,
+        template_node: BaseSchedulerNode,
+        template: TemplateBuffer,
+        prologues: Sequence[LoopView],
+        epilogues: Sequence[LoopView],
+    ) -> None:
+        """Phases share bursts, so that what one moves others move again, and a result of few columns leaves lanes idle:
+        the last of `epilogues` may be faster by itself, in as many cycles as its bytes take."""
+
+        def cycles(views: Sequence[LoopView]) -> float:
+            kernels = self._recorded(template_node, template, prologues, views)
+            return sum(part.finish_cycles(template, recorded) for part, recorded in kernels)
+
+        *before, last = epilogues
+        joined, apart = cycles(epilogues), cycles(before) + _own_cycles(last.node, self._config)
+        if joined >= apart:
+            raise UnsupportedError(
+                f"{last.get_name()} would finish phases in {joined:.0f} cycles, a kernel of its own in {apart:.0f}"
+            )
+
+    def _recorded(
+        self,
+        template_node: BaseSchedulerNode,
+        template: TemplateBuffer,
+        prologues: Sequence[LoopView],
+        epilogues: Sequence[LoopView],
+    ) -> list[tuple[FramedTemplate, Recorded]]:
+        """Each part with what it is made of."""
         members = [view.node for view in (*prologues, *epilogues)]
         if isinstance(template_node, SchedulerNode):
             members.append(template_node)
-        recorded = self.record_views(template, prologues, epilogues, internal_buffers(members))
-        refusal = self.refusal(template, recorded)
-        if refusal:
-            raise UnsupportedError(refusal)
+        internal = internal_buffers(members)
+        return [(part, part.record_views(template, prologues, epilogues, internal)) for part in self.parts(template)]
 
     def _fitting_loops(
         self, template: TemplateBuffer, existing: Sequence[BaseSchedulerNode], node: SchedulerNode
@@ -141,6 +186,14 @@ class FramedTemplate(MLIRTemplate):
 
 def _views(nodes: Sequence[BaseSchedulerNode]) -> list[LoopView]:
     return [LoopView.of(node) for node in nodes if isinstance(node, SchedulerNode)]
+
+
+def _own_cycles(node: SchedulerNode, config: NpuConfig) -> float:
+    """An estimate of a kernel of the node alone: all it reads and writes once, behind the first load's and the last
+    store's round trips."""
+    names = {dep.name for dep in (*node.read_writes.reads, *node.read_writes.writes)}
+    moved = sum(int(V.graph.get_numel(name)) * V.graph.get_dtype(name).itemsize for name in names)
+    return moved / config.dram_bytes_per_cycle + 2 * (config.dram.latency_cycles + 2 * config.network.latency_cycles)
 
 
 def _loop_count(body: LoopBody) -> int:

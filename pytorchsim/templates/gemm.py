@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from typing import ClassVar
 
 import torch
@@ -61,9 +62,14 @@ class ProductTemplate(FramedTemplate):
     def result_frame(self, template: TemplateBuffer) -> Frame:
         """(batch, n, m), each a group of axes."""
         problem = self.problem(template)
-        if problem.y_guards:
-            raise UnsupportedError("the result's tiles reach beyond the result, which a node behind it does not")
-        return Frame(template.get_name(), problem.frame("y"), problem.y, problem.walked("y"))
+        return Frame(
+            template.get_name(),
+            problem.frame("y"),
+            problem.y,
+            problem.walked("y"),
+            problem.y_coordinates,
+            problem.y_guards,
+        )
 
     def record_views(
         self,
@@ -82,7 +88,7 @@ class ProductTemplate(FramedTemplate):
         }
         groups = _by_operand(prologues, operands)
         before = {operand: record_prologues(views, frames[operand]) for operand, views in groups.items() if views}
-        tail = record_epilogues(epilogues, self.result_frame(template)).program(removed) if epilogues else None
+        tail = record_epilogues(epilogues, self.result_frame(template), removed) if epilogues else None
         if problem.accumulator != problem.result_dtype:
             tail = _with_product(tail, problem, name, stored=name not in removed)
         if tail is not None:
@@ -111,6 +117,11 @@ class ProductTemplate(FramedTemplate):
             f"no tile fits: the smallest, {found.nearest.tile.label()}, takes {overflow.used_bytes} bytes per lane of"
             f" {overflow.budget_bytes} ({found.nearest.refusal})"
         )
+
+    def finish_cycles(self, template: TemplateBuffer, recorded: Recorded) -> float:
+        """With the best tile that fits; infinite where none does."""
+        chosen = search_gemm(self.problem(template), recorded.programs, self._config, self._tiles).chosen
+        return chosen.cost.results if chosen is not None and chosen.cost is not None else inf
 
     def build(
         self,

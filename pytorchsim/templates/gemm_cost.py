@@ -36,7 +36,8 @@ _FOLD_CYCLES = 12
 class GemmCost:
     """Cycles by rule. `array`: matrices and rows that pass the arrays; `fill`: filling and draining them, once per
     call; `vector`: additions, tails and prologues on the lanes; `dram`: all transfers at full bandwidth; `scalar`:
-    control. `total`: their sum without what overlaps."""
+    control. `total`: their sum without what overlaps. `results`: tails, and what they and the results move, as if
+    nothing overlapped with it."""
 
     array: float
     fill: float
@@ -44,6 +45,7 @@ class GemmCost:
     dram: float
     scalar: float
     total: float
+    results: float
 
     def describe(self) -> str:
         """One line for reports."""
@@ -187,6 +189,7 @@ def cost_of(
         dram=dram,
         scalar=float(steps * _STEP_SCALAR_CYCLES),
         total=total,
+        results=units * (tail + ends),
     )
 
 

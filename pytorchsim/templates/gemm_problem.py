@@ -19,6 +19,7 @@ from math import prod
 from typing import Literal
 
 from pytorchsim.target.dtypes import BF16, F16, F32, I8, I32, U8, Dtype, Kind
+from pytorchsim.templates.coordinates import Coordinate
 from pytorchsim.templates.loop_program import Access, AffineIndex, Guard, LoopProgram
 
 __all__ = [
@@ -62,7 +63,8 @@ def body_of(dtype: Dtype, rows: int) -> Body:
 @dataclass(frozen=True)
 class GemmProblem:
     """Y[b, m, n] = sum over k of X[b, m, k] * W[b, k, n]. `x`, `w`, `y` are indices over their frames, in elements;
-    elements outside of an operand's guards are zeros, those outside of `y_guards` are not stored."""
+    elements outside of an operand's guards are zeros, those outside of `y_guards` are not stored. `y_coordinates`: of
+    the result, that are not an axis each."""
 
     batch_axes: tuple[int, ...]
     m_axes: tuple[int, ...]
@@ -77,6 +79,7 @@ class GemmProblem:
     x_guards: tuple[Guard, ...] = ()
     w_guards: tuple[Guard, ...] = ()
     y_guards: tuple[Guard, ...] = ()
+    y_coordinates: tuple[Coordinate, ...] = ()
 
     @property
     def batch(self) -> int:

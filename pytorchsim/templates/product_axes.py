@@ -13,6 +13,7 @@ from math import prod
 
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.target.dtypes import Dtype
+from pytorchsim.templates.coordinates import Coordinate
 from pytorchsim.templates.gemm_problem import Body, GemmProblem, Part, Role, accumulator_dtype, body_of
 from pytorchsim.templates.loop_program import AffineIndex, Guard
 
@@ -35,11 +36,13 @@ class ProductAxis:
 
 @dataclass(frozen=True)
 class ProductGuard:
-    """Elements of `part` exist where `0 <= base + steps < extent`."""
+    """Elements of `part` exist where `0 <= base + steps < extent`; `stride` elements lie from one position to the
+    next."""
 
     part: Part
     base: int
     extent: int
+    stride: int = 0
 
 
 def product_problem(
@@ -51,7 +54,8 @@ def product_problem(
 ) -> GemmProblem:
     """The problem. There is one axis of columns. `offsets` in elements; `dtypes`: of operands and result."""
     kept = [number for number, guard in enumerate(guards) if not _always(guard, number, axes)]
-    groups = {role: _joined(_needed(axes, role, kept)) for role in _ROLES}
+    made = [number for number, guard in enumerate(guards) if guard.part == "y" and not _is_axis(guard, number, axes)]
+    groups = {role: _joined(_needed(axes, role, [*kept, *made])) for role in _ROLES}
     for role, group in groups.items():
         if not group:
             group.append(ProductAxis(role, 1, {}))
@@ -70,15 +74,20 @@ def product_problem(
         result_dtype=result,
         body=_fastest(dtype, sizes, config),
     )
-    indices, conditions = {}, {}
+    indices: dict[Part, AffineIndex] = {}
+    positions: dict[int, AffineIndex] = {}
     for part in _PARTS:
         order = [axis for role in problem.roles(part) for axis in groups[role]]
         indices[part] = AffineIndex(tuple(axis.strides.get(part, 0) for axis in order), offsets[part])
-        conditions[part] = tuple(
-            Guard(AffineIndex(tuple(axis.steps.get(number, 0) for axis in order), guard.base), guard.extent)
+        positions |= {
+            number: AffineIndex(tuple(axis.steps.get(number, 0) for axis in order), guard.base)
             for number, guard in enumerate(guards)
-            if guard.part == part and number in kept
-        )
+            if guard.part == part
+        }
+    conditions = {
+        part: tuple(Guard(positions[number], guards[number].extent) for number in kept if guards[number].part == part)
+        for part in _PARTS
+    }
     return replace(
         problem,
         x=indices["x"],
@@ -87,6 +96,9 @@ def product_problem(
         x_guards=conditions["x"],
         w_guards=conditions["w"],
         y_guards=conditions["y"],
+        y_coordinates=tuple(
+            Coordinate(guards[number].extent, guards[number].stride, positions[number]) for number in made
+        ),
     )
 
 
@@ -128,6 +140,12 @@ def _always(guard: ProductGuard, number: int, axes: Sequence[ProductAxis]) -> bo
     least = guard.base + sum(min(0, reach) for reach in reaches)
     most = guard.base + sum(max(0, reach) for reach in reaches)
     return least >= 0 and most < guard.extent
+
+
+def _is_axis(guard: ProductGuard, number: int, axes: Sequence[ProductAxis]) -> bool:
+    """Whether the positions are those of one axis, all of them."""
+    moving = [(axis.steps[number], axis.size) for axis in axes if axis.steps.get(number) and axis.size > 1]
+    return guard.extent == 1 or (guard.base == 0 and moving == [(1, guard.extent)])
 
 
 def _fastest(dtype: Dtype, sizes: Mapping[Role, tuple[int, ...]], config: NpuConfig) -> Body:
