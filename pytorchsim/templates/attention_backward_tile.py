@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.target.dtypes import F32
 from pytorchsim.templates.attention_backward_problem import BackwardProblem
-from pytorchsim.templates.attention_problem import MOST_BATCH_AXES
-from pytorchsim.templates.attention_search import Candidate, TileSearch, cuts
-from pytorchsim.templates.footprint import BufferNeed, footprint_of
+from pytorchsim.templates.attention_search import TileSearch, candidate, cuts
+from pytorchsim.templates.footprint import BufferNeed
 
 __all__ = ["BackwardTile", "search_backward"]
 
@@ -132,12 +131,8 @@ def search_backward(problem: BackwardProblem, config: NpuConfig) -> TileSearch[B
                 min(2, config.array.count),
                 config.array.queue_entries,
             )
-            footprint = footprint_of(tile.buffers(problem), config)
-            refusal = footprint.refusal
-            if len(problem.batch) > MOST_BATCH_AXES:
-                refusal = f"more than {MOST_BATCH_AXES} batch axes"
-            cycles = math.inf if refusal else _cycles(problem, tile, config)
-            found.append(Candidate(tile, footprint, cycles, refusal))
+            cycles = partial(_cycles, problem, tile, config)
+            found.append(candidate(tile, tile.buffers(problem), problem.batch, config, cycles))
     return TileSearch(tuple(found))
 
 

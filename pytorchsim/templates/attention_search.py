@@ -5,16 +5,19 @@ In: candidates. Out: their order, why others do not fit, or the error of a kerne
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from pytorchsim.config.model import NpuConfig
 from pytorchsim.errors import UnsupportedError
+from pytorchsim.templates.attention_problem import MOST_BATCH_AXES
 from pytorchsim.templates.base import BuiltKernel
-from pytorchsim.templates.footprint import TemplateFootprint
+from pytorchsim.templates.footprint import BufferNeed, TemplateFootprint, footprint_of
 
-__all__ = ["Candidate", "Tile", "TileSearch", "cuts"]
+__all__ = ["Candidate", "Tile", "TileSearch", "candidate", "cuts"]
 
 
 class _Described(Protocol):
@@ -78,6 +81,17 @@ class TileSearch(Generic[Tile]):
         if not nearest.footprint.refusal:
             raise UnsupportedError(f"no tile of it can be moved: {nearest.refusal}")
         raise nearest.footprint.overflow(kernel, origins, nearest.tile.describe())
+
+
+def candidate(
+    tile: Tile, needs: Mapping[str, BufferNeed], batch: Sequence[int], config: NpuConfig, cycles: Callable[[], float]
+) -> Candidate[Tile]:
+    """`tile` with what its buffers take, over so many batch axes; `cycles` is called where nothing refuses it."""
+    footprint = footprint_of(needs, config)
+    refusal = footprint.refusal
+    if len(batch) > MOST_BATCH_AXES:
+        refusal = f"more than {MOST_BATCH_AXES} batch axes"
+    return Candidate(tile, footprint, math.inf if refusal else cycles(), refusal)
 
 
 def cuts(extent: int, counts: Iterable[int]) -> list[int]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.target.dtypes import F32
-from pytorchsim.templates.attention_problem import MOST_BATCH_AXES, AttentionProblem
-from pytorchsim.templates.attention_search import Candidate, TileSearch, cuts
-from pytorchsim.templates.footprint import BufferNeed, footprint_of
+from pytorchsim.templates.attention_problem import AttentionProblem
+from pytorchsim.templates.attention_search import TileSearch, candidate, cuts
+from pytorchsim.templates.footprint import BufferNeed
 
 __all__ = ["COPIES", "AttentionTile", "search_attention"]
 
@@ -159,12 +159,8 @@ def search_attention(problem: AttentionProblem, config: NpuConfig) -> TileSearch
                 tile = AttentionTile(
                     heads, queries, keys, size_pitch, value_pitch, depth, vector, lanes, overlapped, lag, queue
                 )
-                footprint = footprint_of(tile.buffers(problem), config)
-                refusal = footprint.refusal
-                if len(problem.batch) > MOST_BATCH_AXES:
-                    refusal = f"more than {MOST_BATCH_AXES} batch axes"
-                cycles = math.inf if refusal else _cycles(problem, tile, config)
-                found.append(Candidate(tile, footprint, cycles, refusal))
+                cycles = partial(_cycles, problem, tile, config)
+                found.append(candidate(tile, tile.buffers(problem), problem.batch, config, cycles))
     return TileSearch(tuple(found))
 
 
