@@ -14,10 +14,9 @@ from typing import Any
 
 from pytorchsim.config.session import Session
 from pytorchsim.runtime.host_ops import HostOp
+from pytorchsim.scheduler.kernel_name import KERNEL_NAME
 
-__all__ = ["KERNEL_NAME", "GraphDefinition", "KernelDefinition", "python_literal"]
-
-KERNEL_NAME = "KERNEL_NAME"
+__all__ = ["GraphDefinition", "KernelDefinition", "python_literal"]
 
 # Metadata that says where a kernel comes from, not what it is: equal kernels of several places are one.
 _PROVENANCE = ("origins", "source_lines")

@@ -1,8 +1,8 @@
 """The audit of assembly: a tile function keeps its values in the lanes, a control function is scalar code.
 
 In: LLVM's assembly of one function. Out: nothing, or AssemblyAuditError with a finding per line. The IR rules of
-verify-kernel keep these out as written; the audit holds LLVM to it, because instruction selection may undo them
-(codegen 14). It also reads the size of the stack frame, for which LLVM offers no other report here.
+verify-kernel keep these out as written; the audit holds LLVM to it, because instruction selection may undo them.
+It also reads the size of the stack frame, for which LLVM offers no other report here.
 """
 
 from __future__ import annotations

@@ -118,8 +118,8 @@ def exchange(vector: ir.Value, step: int) -> ir.Value:
 
 
 def splat(vector: ir.Value, element: int, elements: int = 0) -> ir.Value:
-    """Element number `element` of `vector` in every element, inside each lane (the only allowed form: codegen 14c);
-    `elements` of them, by default as many as the vector has."""
+    """Element number `element` of `vector` in every element, inside each lane; `elements` of them, by default as many
+    as the vector has. Of a shuffle that does the same, LLVM would make a scalar load (`verify-kernel` refuses it)."""
     kind = ir.VectorType(vector.type)
     result = ir.VectorType.get([elements or kind.shape[0]], kind.element_type)
     operation = ir.Operation.create(

@@ -76,7 +76,7 @@ def place_buffers(buffers: Sequence[BufferLayout]) -> dict[str, tuple[int, int]]
 
 
 def check_budget(kernel: CompiledKernel, config: NpuConfig) -> None:
-    """Raise SpadOverflowError unless the kernel fits a lane's slice (architecture 2.6).
+    """Raise SpadOverflowError unless the kernel fits a lane's slice.
 
     All buffers and the stack reserve fit the slice; the stack frames fit the reserve; and what one tile needs, each
     buffer once plus the stack frames, fits half a slice, because the other half belongs to the next tile.

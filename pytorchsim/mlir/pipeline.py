@@ -1,6 +1,6 @@
 """The pipeline: from a kernel module to modules in the llvm dialect, one per function. Read `PASSES` top to bottom.
 
-In: the module that the scheduler built. Out: the same object, rewritten. After every pass the module is verified, the
+In: the module that a template built. Out: the same object, rewritten. After every pass the module is verified, the
 pass is timed, and, when a dump directory is given, the module is written there as `NN-pass-name.mlir`.
 """
 

@@ -1,7 +1,7 @@
 """The one place that builds VCIX intrinsic calls: a wrong operand count or type aborts inside LLVM.
 
 In: values in the current insertion point. Out: `llvm.call_intrinsic` ops. Encodings: `target/isa.py`.
-The `.se` forms keep their order among themselves and nothing else (not with memory): codegen rule C1.
+The `.se` forms keep their order among themselves and nothing else; memory accesses move across them.
 """
 
 from __future__ import annotations

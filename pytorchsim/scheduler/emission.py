@@ -22,6 +22,7 @@ from pytorchsim.config.session import current_session
 from pytorchsim.errors import SpadOverflowError, UnsupportedError
 from pytorchsim.runtime.measurement import Argument
 from pytorchsim.runtime.prescribed_tiles import PRESCRIBED_TILES
+from pytorchsim.scheduler.kernel_name import KERNEL_NAME
 from pytorchsim.scheduler.origins import Origins, origins_of
 from pytorchsim.scheduler.recording import record_loops
 from pytorchsim.scheduler.tuning import RankedBuild, fastest
@@ -37,8 +38,6 @@ __all__ = ["NOT_FUSED", "emit_loop_kernel", "emit_template_kernel"]
 
 NOT_FUSED = "not_fused"
 """Section of a graph's facts: what did not join a template's kernel, and why."""
-
-_NAME_PLACEHOLDER = "KERNEL_NAME"
 
 
 class _NpuKernel(Kernel[Any]):
@@ -160,7 +159,7 @@ def _template_build(
     part: MLIRTemplate, buffer: TemplateBuffer, recorded: Recorded, slots: Mapping[str, int], origins: Origins
 ) -> RankedBuild:
     def build(machine: NpuConfig, rank: int = 0) -> BuiltKernel:
-        return part.on(machine, rank).build(_NAME_PLACEHOLDER, buffer, recorded, slots, origins.operators)
+        return part.on(machine, rank).build(KERNEL_NAME, buffer, recorded, slots, origins.operators)
 
     return build
 
@@ -180,7 +179,7 @@ def _emit_program(
 
     def build(machine: NpuConfig, rank: int = 0) -> BuiltKernel:
         built = build_loop_kernel(
-            _NAME_PLACEHOLDER, program, slots, origins.operators, machine, wanted=WantedTile(part.row_tiles, rank)
+            KERNEL_NAME, program, slots, origins.operators, machine, wanted=WantedTile(part.row_tiles, rank)
         )
         return replace(built, reasons=(*reasons, *built.reasons))
 
@@ -238,7 +237,7 @@ def _define_and_call(
     measured_tiles = current_session().tiles.measured
     try:
         if measured_tiles > 1:
-            build = fastest(build, _NAME_PLACEHOLDER, arguments.measured(), config, measured_tiles)
+            build = fastest(build, KERNEL_NAME, arguments.measured(), config, measured_tiles)
         built = build(config)
     except SpadOverflowError as error:  # of tile search: there is no kernel yet, so it has no name of its own
         facts = {**error.__dict__, "kernel": origins.hint}

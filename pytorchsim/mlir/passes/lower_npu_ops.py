@@ -1,7 +1,8 @@
 """lower-npu-ops: everything of the `npu` dialect becomes memref, llvm globals and VCIX intrinsics.
 
 Takes: the module of modules that split-functions leaves. Leaves: no `npu` op; `npu` attributes only on functions.
-A transfer passes everything that varies in registers, never through memory (codegen rule C1).
+A transfer passes everything that varies in registers, never through memory: LLVM keeps VCIX instructions in order among
+themselves, but moves memory accesses across them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """set-function-attributes: what LLVM must know of each function.
 
 Takes: modules in the llvm dialect. Leaves: `llvm.func`s with LLVM's attributes, no `npu` attribute. It comes last
-because the conversion of func.func drops `no_inline` and `llvm.vscale_range` (codegen rule C2).
+because the conversion of func.func drops `no_inline` and `llvm.vscale_range`.
 """
 
 from __future__ import annotations

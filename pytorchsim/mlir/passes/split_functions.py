@@ -2,7 +2,7 @@
 
 Takes: one kernel module. Leaves: a module of modules, one per function, named as the function. The control function's
 has the declarations of the tile functions, the buffers and the descriptors; a tile function's has nothing else. An
-object per function makes a call a scheduling boundary (codegen rule C1) and lets objects be cached by content.
+object per function makes a call a boundary that LLVM moves nothing across, and lets objects be cached by content.
 """
 
 from __future__ import annotations
