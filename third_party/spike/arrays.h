@@ -16,7 +16,6 @@ class Arrays {
 
   uint32_t count() const { return static_cast<uint32_t>(arrays_.size()); }
   uint32_t queued(uint32_t array) const { return arrays_[array].queued; }
-  uint32_t weight_rows(uint32_t array) const { return arrays_[array].rows; }
 
   void reset();
 

@@ -127,7 +127,6 @@ class Core {
   std::bitset<512> executed;  // rows of the table of vector instructions, see decode.cc
 
   uint8_t* vreg(uint32_t number, uint32_t lane) { return vregs_ + number * vreg_stride_ + lane * vreg_bytes; }
-  uint64_t vreg_stride() const { return vreg_stride_; }
   reg_t x(uint32_t number) const { return state_->XPR[number]; }
   processor_t& spike() { return *processor_; }
 
