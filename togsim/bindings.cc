@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "burst_count.h"
-#include "packet_probe.h"
 #include "simulator.h"
 #include "trace.h"
 

@@ -1,11 +1,16 @@
 // Python names of the figures of DMA, network, L2 and DRAM.
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "address_map.h"
 #include "bindings.h"
+#include "packet_probe.h"
 #include "simulator.h"
 
 namespace nb = nanobind;
