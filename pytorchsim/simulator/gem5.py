@@ -79,12 +79,14 @@ def find_gem5(config: NpuConfig | None = None) -> Path:
 
 @cache
 def gem5_version(binary: Path) -> str:
-    """What the binary says of itself.
+    """What the binary says of itself, in the banner before it runs a script (24.0's `--build-info` fails).
 
     Raises:
         Gem5Error: it does not run, or does not say.
     """
-    output = _run([str(binary), "--build-info"], "its version", 60)
+    with tempfile.TemporaryDirectory(prefix="pytorchsim-gem5-") as folder:
+        command = [str(binary), "--outdir", f"{folder}/out", str(support_file("lane_core.py"))]
+        output = _run(command, "its version", 60)
     found = re.search(r"^gem5 version (\S+)", output, re.MULTILINE)
     if found is None:
         raise Gem5Error(f"{binary} does not say its version; is it gem5?\n{_tail(output)}")

@@ -1,4 +1,4 @@
-"""gem5 configuration: `gem5.fast lane_core.py MACHINE.json BINARY`.
+"""gem5 configuration: `gem5.fast lane_core.py MACHINE.json BINARY`; without arguments it only has gem5 print its banner.
 
 MACHINE.json (written by `pytorchsim/simulator/gem5_machine.py`): `cpu`, parameters of `BaseMinorCPU` by their names
 there; `units`, each `{op_classes, count, latency, interval, early, assumed}`; `vlen_bits`; `cache`, `{size, latency}`.
@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import json
 import sys
+
+if len(sys.argv) == 1:
+    sys.exit(0)
 
 import m5
 from m5.objects import (
