@@ -12,7 +12,7 @@ import json
 from dataclasses import asdict, dataclass
 
 from pytorchsim.config.model import NpuConfig
-from pytorchsim.target.timing_twins import TWINS
+from pytorchsim.target.timing_twins import SHARED_PUSH, TWINS, Twin
 
 __all__ = ["FunctionalUnit", "fill_and_drain_cycles", "machine_json"]
 
@@ -148,6 +148,12 @@ def _lane_units(config: NpuConfig) -> tuple[FunctionalUnit, ...]:
     def vector(cycles: int, *op_classes: str) -> FunctionalUnit:
         return FunctionalUnit(op_classes, latency.vector_units, beats - 1 + cycles, beats)
 
+    def queues(number: int, twin: Twin) -> FunctionalUnit:
+        """`number` queues of an array: `queue_entries` rows at once, one per cycle in the long run. Each unit has room
+        for a register's rows and is free again when the array has taken as many as all units hold."""
+        entries = config.array.queue_entries
+        return FunctionalUnit((twin.op_class,), number * max(1, entries // rows), 1, max(rows, entries))
+
     divide, float_divide = latency.vector_div_cycles_per_beat, latency.vector_fp_div_cycles_per_beat
     return (
         FunctionalUnit(("IntAlu",), core.issue_width, latency.int_alu_cycles),
@@ -168,14 +174,16 @@ def _lane_units(config: NpuConfig) -> tuple[FunctionalUnit, ...]:
             *("SimdFloatAdd", "SimdFloatAlu", "SimdFloatCmp", "SimdFloatCvt", "SimdFloatMisc", "SimdFloatMult"),
             *("SimdFloatMultAcc", "SimdFloatMatMultAcc"),
         ),
-        vector(tree * latency.vector_fp_cycles, "SimdReduceAdd", "SimdFloatReduceAdd", "SimdFloatReduceCmp"),
+        vector(tree * latency.vector_fp_cycles, "SimdFloatReduceAdd"),
         FunctionalUnit(("SimdMisc",), 1, beats - 1 + latency.vector_permute_cycles, beats),
         FunctionalUnit(("SimdDiv", "SimdSqrt"), 1, beats * divide, beats * divide),
-        # What follows has stand-ins of custom instructions, too.
-        FunctionalUnit((TWINS["array.pop"].op_class,), 1, beats * float_divide, beats * float_divide),
+        FunctionalUnit(("SimdFloatDiv",), 1, beats * float_divide, beats * float_divide),
+        # What follows has stand-ins of custom instructions.
         FunctionalUnit((TWINS["sfu.exp"].op_class,), 1, special - 1 + latency.sfu_cycles, special),
         FunctionalUnit((TWINS["xlu.exchange"].op_class,), 1, beats - 1 + latency.xlu_cycles, beats),
-        FunctionalUnit((TWINS["array.push_inputs"].op_class,), 1, 1, rows),
+        queues(1, SHARED_PUSH),
+        queues(config.array.count, TWINS["array.push_inputs"]),
+        queues(config.array.count, TWINS["array.pop"]),
         FunctionalUnit(
             _MEMORY, min(core.scratchpad_load_ports + core.scratchpad_store_ports, core.issue_width), latency=1
         ),

@@ -2,7 +2,7 @@
 
 In: an instruction's word. Out: the stand-in's word; for a custom instruction one of an operation class of gem5 that
 nothing else in a tile function uses, for a conversion of bf16 that of f16. Only cycles come out right, never values.
-Assumes: f32 where the two float forms stand for custom instructions (SFU, array results), and tile functions, which
+Assumes: 32-bit elements where float forms stand for custom instructions (SFU, array results), and tile functions, which
 have no DMA and no reduction inside a lane (those would give a scalar).
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from pytorchsim.target.isa import CUSTOM, OPCODE
 
-__all__ = ["TWINS", "Twin", "timing_twin"]
+__all__ = ["SHARED_PUSH", "TWINS", "Twin", "timing_twin"]
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ def _vector(funct6: int, funct3: int, vd: int, vs2: int, vs1: int) -> int:
 # integers: gem5 does not define its float forms for bytes.
 _SFU = Twin("vfrsqrt7.v vd, vs2", "SimdFloatSqrt", lambda vd, vs2: _vector(0b010011, 1, vd, vs2, 0b00100))
 _XLU = Twin("vredmaxu.vs vd, vs2, vs2", "SimdReduceCmp", lambda vd, vs2: _vector(0b000110, 2, vd, vs2, vs2))
-_PUSH = Twin("vredxor.vs vs2, vs2, vs2", "SimdReduceAlu", lambda _, vs2: _vector(0b000011, 2, vs2, vs2, vs2))
-_POP = Twin("vfrec7.v vd, vd", "SimdFloatDiv", lambda vd, _: _vector(0b010011, 1, vd, vd, 0b00101))
+_PUSH = Twin("vredsum.vs vs2, vs2, vs2", "SimdReduceAdd", lambda _, vs2: _vector(0b000000, 2, vs2, vs2, vs2))
+_POP = Twin("vfredmin.vs vd, vd, vd", "SimdFloatReduceCmp", lambda vd, _: _vector(0b000101, 1, vd, vd, vd))
 _LANE = Twin("vid.v vd", "SimdMisc", lambda vd, _: _vector(0b010100, 2, vd, 0, 0b10001))
 
 TWINS: dict[str, Twin] = {
@@ -46,6 +46,9 @@ TWINS: dict[str, Twin] = {
     "lane.id": _LANE,
 }
 """Every custom instruction of a tile function. Those of the DMA are missing on purpose."""
+
+SHARED_PUSH = Twin("vredxor.vs vs2, vs2, vs2", "SimdReduceAlu", lambda _, vs2: _vector(0b000011, 2, vs2, vs2, vs2))
+"""Instead of that of `array.push_inputs` where it names several arrays, so takes a place in each one's queue."""
 
 
 @dataclass(frozen=True)
@@ -95,5 +98,7 @@ def timing_twin(word: int) -> tuple[str, int] | None:
             twin = TWINS.get(instruction.name)
             if twin is None:
                 raise ValueError(f"{instruction.name} has no stand-in: no tile function contains it")
+            if instruction.name == "array.push_inputs" and (word >> 7 & 31).bit_count() > 1:
+                twin = SHARED_PUSH
             return instruction.name, twin.word(word >> 7 & 31, word >> 20 & 31)
     raise ValueError(f"word {word:#010x} is in the custom opcode space and no instruction of docs/isa.md")

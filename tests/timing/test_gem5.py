@@ -22,13 +22,14 @@ TEXT = 0x10000
 
 
 def start_code(repetitions: int) -> bytes:
-    """The reference's start code as it is assembled there, for rv64gc: a compressed `li s0`, then per call three addresses
-    (auipc, addi) and the kernel's (auipc, jalr), a compressed count-down and branch, and exit."""
+    """The reference's start code as it is assembled there, for rv64gc: a compressed `li s0`; then per call three
+    addresses (auipc, addi) and the kernel's (auipc, jalr), a compressed count-down and branch; exit."""
     code = bytearray(_half(0x4401 | repetitions << 2))
     for register, buffer in zip((10, 11, 12), minor_program.BUFFERS, strict=True):
         offset = buffer - (TEXT + len(code))
         high = (offset + 0x800) & 0xFFFFF000
-        code += _word(high | register << 7 | 0x17) + _word((offset & 0xFFF) << 20 | register << 15 | register << 7 | 0x13)
+        code += _word(high | register << 7 | 0x17)
+        code += _word((offset & 0xFFF) << 20 | register << 15 | register << 7 | 0x13)
     offset = minor_program.KERNEL_ADDRESS - (TEXT + len(code))
     code += _word(1 << 7 | 0x17) + _word(offset << 20 | 1 << 15 | 1 << 7 | 0x67)
     return bytes(code) + _half(0x147D) + _half(0xFC79) + _half(0x4501) + _word(93 << 20 | 17 << 7 | 0x13) + _word(0x73)

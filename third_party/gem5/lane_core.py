@@ -1,4 +1,4 @@
-"""gem5 configuration: `gem5.fast lane_core.py MACHINE.json BINARY`; without arguments it only has gem5 print its banner.
+"""gem5 configuration: `gem5.fast lane_core.py MACHINE.json BINARY`; without arguments, gem5 only prints its banner.
 
 MACHINE.json (written by `pytorchsim/simulator/gem5_machine.py`): `cpu`, parameters of `BaseMinorCPU` by their names
 there; `units`, each `{op_classes, count, latency, interval, early, assumed}`; `vlen_bits`; `cache`, `{size, latency}`.

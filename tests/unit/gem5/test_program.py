@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import io
+import json
 
 import pytest
 from elftools.elf.elffile import ELFFile
 
 from pytorchsim.config import load_config
+from pytorchsim.simulator.gem5_machine import machine_json
 from pytorchsim.simulator.gem5_program import executable, tile_call
 from pytorchsim.target import isa
 from pytorchsim.target.memory_map import SCRATCHPAD_BASE, TEXT_BASE
-from pytorchsim.target.timing_twins import TWINS, timing_twin
+from pytorchsim.target.timing_twins import SHARED_PUSH, TWINS, timing_twin
 from tests.timing.minor_program import Hart
 from tests.unit.engine.assembler import TestProgram
 
@@ -93,7 +95,7 @@ def test_every_custom_instruction_of_a_tile_function_has_a_stand_in() -> None:
         (EXP, "sfu.exp", {4, 8}, 8),
         (isa.encode("xlu.exchange", rd=8, rs2=4, rs1=3), "xlu.exchange", {4, 8}, 8),
         (isa.encode("array.push_weights", rd=16, rs2=4), "array.push_weights", {4}, 4),
-        (isa.encode("array.push_inputs", rd=3, rs2=4), "array.push_inputs", {4}, 4),
+        (isa.encode("array.push_inputs", rd=1, rs2=4), "array.push_inputs", {4}, 4),
         (isa.encode("array.pop", rd=8, rs2=1), "array.pop", {8}, 8),
         (isa.encode("lane.id", rd=8), "lane.id", {8}, 8),
     ],
@@ -105,10 +107,31 @@ def test_stand_ins_have_the_same_operands(word: int, name: str, reads: set[int],
     twin = found[1]
     # vd, vs2 and (vector forms) vs1 of the encoding; unary forms keep an operation number in vs1.
     assert twin >> 7 & 31 == writes
-    unary = TWINS[name].mnemonic.split()[0] in ("vfrsqrt7.v", "vfrec7.v", "vid.v")
+    unary = TWINS[name].mnemonic.split()[0] in ("vfrsqrt7.v", "vid.v")
     operands = {twin >> 7 & 31, twin >> 20 & 31} | (set() if unary else {twin >> 15 & 31})
     assert operands - ({0} if name == "lane.id" else set()) == reads
     assert mnemonic(twin) == TWINS[name].mnemonic.split()[0]
+
+
+def test_a_push_into_several_arrays_is_of_a_class_of_its_own() -> None:
+    one, both = (timing_twin(isa.encode("array.push_inputs", rd=mask, rs2=4)) for mask in (2, 3))
+    assert one is not None
+    assert both is not None
+    assert mnemonic(one[1]) == TWINS["array.push_inputs"].mnemonic.split()[0]
+    assert mnemonic(both[1]) == SHARED_PUSH.mnemonic.split()[0]
+    assert SHARED_PUSH.op_class not in {twin.op_class for twin in TWINS.values()}
+
+
+@pytest.mark.parametrize(("arrays", "entries"), [(1, 256), (2, 256), (2, 64), (3, 4)])
+def test_queues_of_the_arrays_are_units(arrays: int, entries: int) -> None:
+    # A unit takes a register's 8 rows. All together take `entries` rows per array at once (at least one register) and are
+    # free again after as many cycles: a row per array and cycle.
+    machine = json.loads(machine_json(load_config({"array": {"count": arrays, "queue_entries": entries}})))
+    units = {name: unit for unit in machine["units"] for name in unit["op_classes"]}
+    for twin, number in ((SHARED_PUSH, 1), (TWINS["array.push_inputs"], arrays), (TWINS["array.pop"], arrays)):
+        unit = units[twin.op_class]
+        assert unit["count"] * 8 == number * max(entries, 8)
+        assert unit["count"] * 8 / unit["interval"] == number
 
 
 def mnemonic(word: int) -> str:
