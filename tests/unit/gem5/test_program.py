@@ -124,8 +124,8 @@ def test_a_push_into_several_arrays_is_of_a_class_of_its_own() -> None:
 
 @pytest.mark.parametrize(("arrays", "entries"), [(1, 256), (2, 256), (2, 64), (3, 4)])
 def test_queues_of_the_arrays_are_units(arrays: int, entries: int) -> None:
-    # A unit takes a register's 8 rows. All together take `entries` rows per array at once (at least one register) and are
-    # free again after as many cycles: a row per array and cycle.
+    # A unit takes a register's 8 rows. All together take `entries` rows per array at once (at least one register) and
+    # are free again after as many cycles: a row per array and cycle.
     machine = json.loads(machine_json(load_config({"array": {"count": arrays, "queue_entries": entries}})))
     units = {name: unit for unit in machine["units"] for name in unit["op_classes"]}
     for twin, number in ((SHARED_PUSH, 1), (TWINS["array.push_inputs"], arrays), (TWINS["array.pop"], arrays)):
