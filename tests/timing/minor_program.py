@@ -13,7 +13,7 @@ from pytorchsim import _native
 
 KERNEL_ADDRESS = 0x10030
 """Behind the reference's start code, which takes 48 bytes from 0x10000 on: so placed, gem5 gives its figures to the
-cycle (`test_gem5.py`). The trace has the same start code without compressed instructions, ending at the same address."""
+cycle (`test_gem5.py`). The trace has the same start code without compressed instructions, up to the same address."""
 
 BUFFERS = (0x12000, 0x16000, 0x1A000)
 _MASK = (1 << 64) - 1
