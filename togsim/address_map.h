@@ -38,9 +38,11 @@ class AddressMap {
   explicit AddressMap(const DramGeometry& geometry);
 
   BurstLocation locate(uint64_t burst) const {
-    uint32_t packed = 0;
-    size_t byte = 0;
-    for (uint64_t rest = burst; rest; rest >>= 8, ++byte) packed ^= tables_[byte][rest & 0xff];
+    // The first four bytes always: to ask which of them are there costs more.
+    uint32_t packed = tables_[0][burst & 0xff] ^ tables_[1][burst >> 8 & 0xff] ^
+                      tables_[2][burst >> 16 & 0xff] ^ tables_[3][burst >> 24 & 0xff];
+    size_t byte = 4;
+    for (uint64_t rest = burst >> 32; rest; rest >>= 8, ++byte) packed ^= tables_[byte][rest & 0xff];
     return {packed & 0xffff, packed >> 16, burst >> row_shift_};
   }
 

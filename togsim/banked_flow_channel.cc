@@ -1,7 +1,7 @@
-// Banks with open rows for fast fidelity: the order of requests is that of the exact channel (first-ready
-// first-come first-served, writes in batches), but only column commands are chosen one after another. A row
-// is opened as soon as it is known to be next, at the first time that the bank and the activate window have
-// left.
+// Banks with open rows for fast fidelity: the commands of the exact channel (first-ready first-come
+// first-served, writes in batches, one command per clock), without its events. Requests and commands of a
+// stretch of time are taken one after another; the next command of each kind is known, and looked for again
+// only when something has happened to it.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -10,7 +10,7 @@
 
 #include "bank_state.h"
 #include "flow_channel.h"
-#include "flow_slots.h"
+#include "flow_queue.h"
 #include "refresh.h"
 
 namespace npu::timing {
@@ -21,59 +21,76 @@ class BankedFlowChannel final : public FlowChannel {
   BankedFlowChannel(std::string name, const BankedParams& params);
 
   void advance(Tick until, std::vector<FlowAnswer>& answers) override;
-  bool idle() const override { return next_ == arrivals_.size() && size_[0] + size_[1] == 0; }
+  bool idle() const override { return next_ == arrivals_.size() && !waiting(); }
   Tick written() const override { return written_; }
   ComponentStats stats(Tick end) override;
 
  private:
-  static constexpr uint64_t kNoRow = ~uint64_t{0};
-  static constexpr uint32_t kNone = ~uint32_t{0};
   static constexpr Clock kIdle = ~Clock{0};
-  struct Entry {
-    uint64_t row = 0, age = 0;
-    uint32_t job = 0, next = kNone;  // of the same bank
-    uint16_t core = 0;
+  // The next command of a kind; of equally early ones that of the oldest request.
+  struct Command {
+    Clock at = kIdle;
+    uint64_t rank = ~uint64_t{0};
+    bool known = false;
+    uint32_t bank() const { return rank & 63; }
+    bool before(const Command& other) const { return at < other.at || (at == other.at && rank < other.rank); }
+    void consider(const Command& other) {
+      if (other.before(*this)) *this = other;
+    }
   };
-  // A bank's requests of one direction, oldest first.
-  struct List {
-    uint32_t head = kNone, tail = kNone;
-    uint32_t hit = kNone, before = kNone;  // the oldest that wants the bank's row, and the one before it
-  };
-  // Banks whose rows somebody wants, in the order in which the rows can be used.
-  struct Candidate {
-    Clock ready;
-    uint64_t age;
-    uint32_t bank, group;
-  };
-  struct Candidates {
-    std::array<Candidate, 64> list;
-    uint32_t count = 0;
-  };
-  struct Row {
-    uint64_t number = kNoRow;            // none: closed
-    Clock ready[2] = {}, precharge = 0;  // reads and writes of it, and its end
-  };
-  struct Bank {
-    Row row;     // open or being opened
-    Row before;  // open until `closes`
-    Clock closes = 0;
-    Clock activate = 0, used = 0;
-    List lists[2];
-  };
+  // Rows for the direction that is not served come last.
+  static constexpr int kRankBits = 44;
+  static constexpr uint64_t kLast = uint64_t{1} << (kRankBits - 1);
 
   Clock clock_at(Tick tick) const {
     return clock_shift_ >= 0 ? (tick + clock_ - 1) >> clock_shift_ : (tick + clock_ - 1) / clock_;
   }
-  void admit(std::vector<FlowAnswer>& answers);
-  void turn();
-  void prepare(uint32_t number, bool store);
-  void find(uint32_t number, bool store);
-  void add(uint32_t number, bool store);
-  void remove(uint32_t number, bool store);
-  void drop(uint32_t i, bool store);
-  void open(uint32_t number, uint64_t row);
-  void refresh(uint32_t number);
-  void serve(uint32_t which, Clock at, std::vector<FlowAnswer>& answers);
+  static uint64_t bit(uint32_t bank) { return uint64_t{1} << bank; }
+  bool waiting() const { return queues_[0].size() + queues_[1].size() > 0; }
+
+  // When a command can be issued for a bank; `from`: what holds for all banks.
+  Clock column_from() const { return std::max(next_command_, banks_.bus_ready(draining_)); }
+  Clock column_at(uint32_t bank, Clock from) const {
+    return std::max({from, banks_.row_ready(bank, draining_), banks_.group_ready(bank, draining_)});
+  }
+  Clock close_at(uint32_t bank, Clock from) const { return std::max(from, banks_.precharge_ready(bank)); }
+  Clock open_from() const { return std::max(next_command_, banks_.activates_ready()); }
+  Clock open_at(uint32_t bank, Clock from) const {
+    return std::max({from, banks_.closed_ready(bank), banks_.group_activate_ready(bank)});
+  }
+  // Time from `next_command_` on (below 2^20) and rank as one number to compare.
+  uint64_t key(Clock at, uint64_t rank) const { return (at - next_command_) << kRankBits | rank; }
+  template <typename At>
+  uint64_t first(uint64_t banks, const std::array<uint64_t, 64>& ranks, At at) const {
+    uint64_t best = ~uint64_t{0};
+    for (; banks; banks &= banks - 1) {
+      const auto bank = static_cast<uint32_t>(std::countr_zero(banks));
+      best = std::min(best, key(at(bank), ranks[bank]));
+    }
+    return best;
+  }
+  template <typename At>
+  static Command command(uint64_t key, At at) {
+    if (key == ~uint64_t{0}) return {.known = true};
+    return {at(key & 63), key & ((uint64_t{1} << kRankBits) - 1), true};
+  }
+
+  // Banks that need a row: nobody of the direction that is served hits an open one, or nobody of the other
+  // one, which has the bank to itself.
+  uint64_t need_row() const {
+    const FlowQueue &served = queues_[draining_], &other = queues_[!draining_];
+    return (served.wanted() & ~served.hits()) | (other.wanted() & ~other.hits() & ~served.wanted());
+  }
+
+  Clock admit(std::vector<FlowAnswer>& answers);
+  bool turn();
+  void look(uint32_t bank);
+  void refresh(uint32_t bank);
+  void choose();
+  void close();
+  void open();
+  void serve(std::vector<FlowAnswer>& answers);
+  void forget_choices() { column_.known = close_.known = open_.known = false; }
 
   StatGroup stats_;
   Counter read_bursts_{stats_, "read_bursts"};
@@ -87,23 +104,16 @@ class BankedFlowChannel final : public FlowChannel {
   DramTiming t_;
   Tick clock_;
   int clock_shift_ = -1;  // the clock is a power of two
-  uint32_t group_shift_ = 0;
   size_t entries_, high_, low_;
-  std::vector<Bank> banks_;
-  std::vector<Clock> groups_[2];
-  Clock bus_[2] = {};
-  FlowSlots activates_left_;  // in quarters of a clock
+  BankState banks_;
   Refresh refresh_;
-  std::vector<Entry> pool_;
-  std::vector<uint32_t> free_;
-  size_t size_[2] = {};
-  uint64_t wanted_[2] = {}, hits_[2] = {};  // banks with requests, and with some for the open row
-  Candidates candidates_[2];                // of hits_
+  FlowQueue queues_[2];           // reads, writes
+  std::array<Clock, 64> used_{};  // last column command
+  Command column_, close_, open_;
   bool draining_ = false;
   size_t batch_ = 0;  // column commands since the bus was turned
   uint64_t arrivals_seen_ = 0;
-  Clock now_ = 0, used_ = 0;
-  uint64_t opened_ = 0, closed_ = 0, undone_ = 0;  // rows; some are kept after all
+  Clock now_ = 0, last_used_ = 0, next_command_ = 0;
   Tick written_ = 0;
 };
 
@@ -111,246 +121,180 @@ BankedFlowChannel::BankedFlowChannel(std::string name, const BankedParams& param
     : stats_(std::move(name)),
       t_(params.timing),
       clock_(params.clock_ticks),
-      group_shift_(static_cast<uint32_t>(std::countr_zero(params.banks_per_group))),
       entries_(params.queue_entries),
       high_(std::max<size_t>(1, params.queue_entries * 3 / 4)),
       low_(params.queue_entries / 4),
-      banks_(params.bank_groups * params.banks_per_group),
-      groups_{std::vector<Clock>(params.bank_groups), std::vector<Clock>(params.bank_groups)},
-      activates_left_(std::max<uint64_t>(4 * params.timing.t_rrd_s_clocks, params.timing.t_faw_clocks)),
+      banks_(params),
       refresh_(params),
-      pool_(2 * params.queue_entries) {
+      queues_{FlowQueue(params.queue_entries), FlowQueue(params.queue_entries)} {
   check_timing(params);
   if (std::has_single_bit(clock_)) clock_shift_ = std::countr_zero(clock_);
-  for (uint32_t i = 0; i < pool_.size(); ++i) free_.push_back(i);
 }
 
 void BankedFlowChannel::advance(Tick until, std::vector<FlowAnswer>& answers) {
   const Clock end = clock_at(until);
   order();
+  Clock arrival = admit(answers);
   for (;;) {
-    admit(answers);
-    const bool more = next_ < arrivals_.size();
-    const Clock arrival = more ? clock_at(arrivals_[next_].at) : kIdle;
-    if (size_[0] + size_[1] == 0) {
-      if (arrival >= end) break;
+    choose();
+    const Command& row = close_.before(open_) ? close_ : open_;
+    const Command& command = column_.at <= row.at ? column_ : row;
+    if (std::min(arrival, command.at) >= end) break;
+    if (arrival <= command.at) {
       now_ = arrival;
+      next_command_ = std::max(next_command_, now_);
+      arrival = admit(answers);
       continue;
     }
-    turn();
-    const bool store = draining_;
-    const Clock from = std::max(now_, bus_[store]);
-    const Candidates& candidates = candidates_[store];
-    Clock best = kIdle;
-    uint64_t age = 0;
-    uint32_t which = 0;
-    for (uint32_t i = 0; i < candidates.count; ++i) {
-      const Candidate& candidate = candidates.list[i];
-      if (candidate.ready > best) break;
-      const Clock at = std::max({candidate.ready, groups_[store][candidate.group], from});
-      if (at > best || (at == best && candidate.age > age)) continue;
-      best = at;
-      age = candidate.age;
-      which = i;
+    now_ = command.at;
+    next_command_ = now_ + 1;
+    // What could have been issued now has its turn with others later.
+    column_.known &= column_.at > now_;
+    close_.known &= close_.at > now_;
+    open_.known &= open_.at > now_;
+    if (&command == &column_) {
+      serve(answers);
+      if (arrival == kIdle) arrival = admit(answers);
+    } else if (&command == &close_) {
+      close();
+    } else {
+      open();
     }
-    if (arrival > now_ && arrival <= best) {  // it may come first
-      if (arrival >= end) break;
-      now_ = arrival;
-      continue;
-    }
-    if (best >= end) break;
-    serve(which, best, answers);
   }
   forget();
 }
 
-// Takes what has arrived into the queues. A request for a full one holds up those behind it.
-void BankedFlowChannel::admit(std::vector<FlowAnswer>& answers) {
+// Takes what has arrived into the queues; a request for a full one holds up those behind it. Returns when the
+// next one arrives, if it finds room.
+Clock BankedFlowChannel::admit(std::vector<FlowAnswer>& answers) {
   for (; next_ < arrivals_.size(); ++next_) {
     const FlowRequest& request = arrivals_[next_];
     const bool store = request.store;
+    const uint32_t bank = request.bank;
+    FlowQueue& queue = queues_[store];
+    if (queue.full()) return kIdle;
     const Clock arrived = clock_at(request.at);
-    if (size_[store] >= entries_ || arrived > now_) return;
-    if (refresh_.due(request.bank, now_)) refresh(request.bank);
-    const uint32_t index = free_.back();
-    free_.pop_back();
-    pool_[index] = {request.row, ++arrivals_seen_, request.job, kNone, request.core};
-    List& list = banks_[request.bank].lists[store];
-    const uint32_t before = list.tail;
-    (list.head == kNone ? list.head : pool_[list.tail].next) = index;
-    list.tail = index;
-    ++size_[store];
-    const uint64_t bit = uint64_t{1} << request.bank;
-    wanted_[store] |= bit;
-    if (!(hits_[store] & bit)) {
-      if (banks_[request.bank].row.number == request.row) {
-        list.hit = index;
-        list.before = before;
-        add(request.bank, store);
-      } else {
-        prepare(request.bank, store);
-      }
-    }
+    if (arrived > now_) return arrived;
+    if (refresh_.due(bank, now_)) refresh(bank);
+    const uint64_t wanted = queue.wanted(), hits = queue.hits();
+    queue.push(request, ++arrivals_seen_, banks_.hit(bank, request.row));
     if (store)
       answers.push_back({arrived < now_ ? now_ * clock_ : request.at, request.job, request.core, true});
+    if (queues_[!draining_].size() > 0 && turn()) continue;
+    if (wanted != queue.wanted() || hits != queue.hits()) look(bank);
   }
+  return kIdle;
 }
 
-// Writes are drained from three quarters of the queue, or when no read waits, down to a quarter.
-void BankedFlowChannel::turn() {
-  const size_t reads = size_[0], writes = size_[1];
+// Asked when somebody waits for the other direction. Writes are drained from three quarters of the queue, or
+// when no read waits, down to a quarter.
+bool BankedFlowChannel::turn() {
+  const size_t reads = queues_[0].size(), writes = queues_[1].size();
   const bool enough = batch_ >= entries_;
-  if (draining_ ? writes && (!reads || (writes > low_ && !enough))
-                : !writes || (reads && (writes < high_ || !enough)))
-    return;
+  if (draining_ ? writes && (!reads || (writes > low_ && !enough)) : reads && (writes < high_ || !enough))
+    return false;
   draining_ = !draining_;
   batch_ = 0;
-  for (uint64_t rest = wanted_[draining_] & ~hits_[draining_]; rest; rest &= rest - 1)
-    prepare(static_cast<uint32_t>(std::countr_zero(rest)), draining_);
+  forget_choices();
+  return true;
 }
 
-// No request of the direction hits the bank's row: opens the row of the oldest one, unless the other
-// direction is served and wants the bank.
-void BankedFlowChannel::prepare(uint32_t number, bool store) {
-  const uint64_t bit = uint64_t{1} << number;
-  if (store != draining_ && (wanted_[!store] & bit)) return;
-  Bank& bank = banks_[number];
-  if (bank.closes > now_) {  // the row before is still open, and stays so if somebody wants it
-    bank.closes = 0;
-    bank.row = bank.before;
-    ++undone_;
-    find(number, store);
-    if (hits_[store] & bit) return find(number, !store);
-  }
-  open(number, pool_[bank.lists[store].head].row);
-  find(number, store);
-  find(number, !store);
-}
-
-void BankedFlowChannel::find(uint32_t number, bool store) {
-  if (!(wanted_[store] >> number & 1)) return;
-  const Bank& bank = banks_[number];
-  List& list = banks_[number].lists[store];
-  if (hits_[store] >> number & 1) remove(number, store);
-  list.before = kNone;
-  for (list.hit = list.head; list.hit != kNone && pool_[list.hit].row != bank.row.number;
-       list.hit = pool_[list.hit].next)
-    list.before = list.hit;
-  if (list.hit != kNone) add(number, store);
-}
-
-void BankedFlowChannel::add(uint32_t number, bool store) {
-  Candidates& candidates = candidates_[store];
-  const Clock ready = banks_[number].row.ready[store];
-  uint32_t i = candidates.count++;
-  for (; i > 0 && candidates.list[i - 1].ready > ready; --i) candidates.list[i] = candidates.list[i - 1];
-  candidates.list[i] = {ready, pool_[banks_[number].lists[store].hit].age, number, number >> group_shift_};
-  hits_[store] |= uint64_t{1} << number;
-}
-
-void BankedFlowChannel::remove(uint32_t number, bool store) {
-  Candidates& candidates = candidates_[store];
-  uint32_t i = 0;
-  while (candidates.list[i].bank != number) ++i;
-  drop(i, store);
-}
-
-void BankedFlowChannel::drop(uint32_t i, bool store) {
-  Candidates& candidates = candidates_[store];
-  hits_[store] &= ~(uint64_t{1} << candidates.list[i].bank);
-  for (--candidates.count; i < candidates.count; ++i) candidates.list[i] = candidates.list[i + 1];
-}
-
-void BankedFlowChannel::open(uint32_t number, uint64_t row) {
-  Bank& bank = banks_[number];
-  Clock ready = std::max(now_, bank.activate);
-  if (bank.row.number != kNoRow) {
-    bank.before = bank.row;
-    bank.closes = std::max(now_, bank.row.precharge);
-    ready = bank.closes + t_.t_rp_clocks;
-    ++closed_;
-  }
-  const Clock activate = (activates_left_.take(4 * ready) + 3) / 4;
-  ++opened_;
-  bank.row = {
-      row, {activate + t_.t_rcd_read_clocks, activate + t_.t_rcd_write_clocks}, activate + t_.t_ras_clocks};
+// Something else is wanted of a bank than before.
+void BankedFlowChannel::look(uint32_t bank) {
+  if (close_.bank() == bank) close_.known = false;
+  if (queues_[draining_].hits() & bit(bank))
+    column_.consider({column_at(bank, column_from()), queues_[draining_].oldest_hits()[bank], column_.known});
+  if (!(need_row() & bit(bank))) return;
+  const bool served = queues_[draining_].wanted() & bit(bank);
+  const uint64_t rank =
+      served ? queues_[draining_].oldest()[bank] : queues_[!draining_].oldest()[bank] | kLast;
+  if (banks_.open(bank))
+    close_.consider({close_at(bank, next_command_), rank, close_.known});
+  else
+    open_.consider({open_at(bank, open_from()), rank, open_.known});
 }
 
 void BankedFlowChannel::refresh(uint32_t number) {
   const bool one = refresh_.per_bank();
-  const uint64_t all = wanted_[0] | wanted_[1];
-  const bool wanted = one ? all >> number & 1 : all != 0;
-  const uint32_t first = one ? number : 0, end = one ? number + 1 : static_cast<uint32_t>(banks_.size());
+  const uint64_t all = queues_[0].wanted() | queues_[1].wanted();
+  const uint32_t begin = one ? number : 0, end = one ? number + 1 : static_cast<uint32_t>(banks_.count());
   Clock ready = 0;
-  for (uint32_t b = first; b < end; ++b)
-    ready = std::max(ready, banks_[b].row.number == kNoRow ? banks_[b].activate
-                                                           : banks_[b].row.precharge + t_.t_rp_clocks);
-  const Clock used = wanted ? now_ : one ? banks_[number].used : used_;
+  for (uint32_t bank = begin; bank < end; ++bank) ready = std::max(ready, banks_.refresh_ready(bank));
+  const bool wanted = one ? all & bit(number) : all != 0;
+  const Clock used = wanted ? now_ : one ? used_[number] : last_used_;
   const Clock until = refresh_.settle(number, used, ready, now_);
   if (until == 0) return;
-  for (uint32_t b = first; b < end; ++b) {
-    banks_[b].row = {};
-    banks_[b].closes = 0;
-    banks_[b].activate = std::max(banks_[b].activate, until);
-    for (const bool store : {false, true})
-      if (hits_[store] >> b & 1) remove(b, store);
-    for (const bool store : {draining_, !draining_})
-      if (wanted_[store] >> b & 1 && !(hits_[store] >> b & 1)) prepare(b, store);
+  forget_choices();
+  for (uint32_t bank = begin; bank < end; ++bank) {
+    banks_.refresh(bank, until);
+    for (FlowQueue& queue : queues_) queue.closed(bank);
   }
 }
 
-void BankedFlowChannel::serve(uint32_t which, Clock at, std::vector<FlowAnswer>& answers) {
-  const bool store = draining_;
-  const uint32_t number = candidates_[store].list[which].bank;
-  Bank& bank = banks_[number];
-  List& list = bank.lists[store];
-  Entry& entry = pool_[list.hit];
-  now_ = used_ = bank.used = at;
-  if (!store)
-    answers.push_back({(at + t_.t_cl_clocks + t_.t_burst_clocks) * clock_, entry.job, entry.core, false});
-  --size_[store];
-  ++batch_;
-  free_.push_back(list.hit);
-  (list.before == kNone ? list.head : pool_[list.before].next) = entry.next;
-  if (list.tail == list.hit) list.tail = list.before;
+void BankedFlowChannel::choose() {
+  const FlowQueue &served = queues_[draining_], &other = queues_[!draining_];
+  if (!column_.known) {
+    const auto at = [this, from = column_from()](uint32_t bank) { return column_at(bank, from); };
+    column_ = command(first(served.hits(), served.oldest_hits(), at), at);
+  }
+  if (close_.known && open_.known) return;
+  const uint64_t need = need_row();
+  const auto row = [&](uint64_t banks, auto at) {
+    uint64_t best = first(banks & served.wanted(), served.oldest(), at);
+    if (const uint64_t rest = banks & ~served.wanted())
+      best = std::min(best, first(rest, other.oldest(), at) | kLast);
+    return command(best, at);
+  };
+  if (!close_.known)
+    close_ = row(need & banks_.open_banks(), [this](uint32_t bank) { return close_at(bank, next_command_); });
+  if (!open_.known)
+    open_ = row(need & ~banks_.open_banks(),
+                [this, from = open_from()](uint32_t bank) { return open_at(bank, from); });
+}
 
-  const uint32_t group = number >> group_shift_;
-  bus_[store] = at + t_.t_ccd_s_clocks;
-  groups_[store][group] = at + t_.t_ccd_l_clocks;
+void BankedFlowChannel::close() {
+  const uint32_t bank = close_.bank();
+  banks_.precharge(bank, now_);
+  ++row_conflicts_;
+  for (FlowQueue& queue : queues_) queue.closed(bank);
+  open_.consider({open_at(bank, open_from()), close_.rank, open_.known});
+  close_.known = false;
+}
+
+void BankedFlowChannel::open() {
+  const uint32_t bank = open_.bank();
+  const bool store = open_.rank & kLast ? !draining_ : draining_;
+  const uint64_t row = queues_[store].oldest_row(bank);
+  banks_.activate(bank, row, now_);
+  ++activates_;
+  open_.known = false;
+  for (FlowQueue& queue : queues_) queue.opened(bank, row);
+  if (store == draining_) look(bank);
+}
+
+void BankedFlowChannel::serve(std::vector<FlowAnswer>& answers) {
+  const bool store = draining_;
+  const uint32_t bank = column_.bank();
+  const FlowQueue::Entry& entry = queues_[store].take(bank);
+  const Tick done = banks_.column(bank, store, now_) * clock_;
+  used_[bank] = last_used_ = now_;
+  ++batch_;
+  column_.known = false;
   if (store) {
-    const Clock end = at + t_.t_cwl_clocks + t_.t_burst_clocks;
-    bus_[0] = std::max(bus_[0], end + t_.t_wtr_s_clocks);
-    groups_[0][group] = std::max(groups_[0][group], end + t_.t_wtr_l_clocks);
-    bank.row.precharge = std::max(bank.row.precharge, end + t_.t_wr_clocks);
-    written_ = end * clock_;
+    written_ = done;
     ++written_bursts_;
   } else {
-    bus_[1] = std::max(bus_[1], at + t_.t_rtw_clocks);
-    bank.row.precharge = std::max(bank.row.precharge, at + t_.t_rtp_clocks);
+    answers.push_back({done, entry.job, entry.core, false});
     ++read_bursts_;
   }
-
-  // The next one that hits is behind this one.
-  for (list.hit = entry.next; list.hit != kNone && pool_[list.hit].row != bank.row.number;
-       list.hit = pool_[list.hit].next)
-    list.before = list.hit;
-  if (list.hit != kNone) {
-    candidates_[store].list[which].age = pool_[list.hit].age;
-    return;
-  }
-  const uint64_t bit = uint64_t{1} << number;
-  drop(which, store);
-  if (list.head != kNone) return prepare(number, store);
-  wanted_[store] &= ~bit;
-  if (wanted_[!store] & ~hits_[!store] & bit) prepare(number, !store);
+  if (queues_[!store].size() > 0 && turn()) return;
+  if (!(queues_[store].hits() & bit(bank))) look(bank);
 }
 
 ComponentStats BankedFlowChannel::stats(Tick end) {
   const uint64_t bursts = read_bursts_.value() + written_bursts_.value();
   busy_cycles_.set(std::min(to_cycles(bursts * t_.t_burst_clocks * clock_), to_cycles(end)));
   idle_cycles_.set(to_cycles(end) - busy_cycles_.value());
-  activates_.set(opened_ - undone_);
-  row_conflicts_.set(closed_ - undone_);
   refreshes_.set(refresh_.count());
   return {stats_.component(), stats_.values()};
 }

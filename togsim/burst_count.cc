@@ -1,6 +1,7 @@
 #include "burst_count.h"
 
 #include <algorithm>
+#include <bit>
 #include <stdexcept>
 #include <vector>
 
@@ -44,14 +45,17 @@ uint64_t count_bursts(const StridedRuns& runs, uint32_t burst_bytes) {
 
 uint64_t count_bursts(const Transfer& transfer, uint32_t burst_bytes) {
   if (burst_bytes == 0) throw std::invalid_argument("burst_bytes is 0");
+  // A transfer may be as many blocks as bursts: a shift where a division would do.
+  const int bits = std::has_single_bit(burst_bytes) ? std::countr_zero(burst_bytes) : -1;
+  const auto burst_of = [&](uint64_t address) { return bits >= 0 ? address >> bits : address / burst_bytes; };
   uint64_t bursts = 0;
   uint64_t previous = ~uint64_t{0};  // the burst that the block before ended in
   for (const StridedRuns& runs : transfer.runs) {
     if (runs.dims.empty()) {
       if (runs.run_bytes == 0) continue;
-      const uint64_t first = runs.base / burst_bytes;
-      bursts += (runs.base + runs.run_bytes - 1) / burst_bytes - first + (first != previous);
-      previous = (runs.base + runs.run_bytes - 1) / burst_bytes;
+      const uint64_t first = burst_of(runs.base), last = burst_of(runs.base + runs.run_bytes - 1);
+      bursts += last - first + (first != previous);
+      previous = last;
       continue;
     }
     const BurstBlock block = burst_block(runs, burst_bytes);

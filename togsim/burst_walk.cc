@@ -1,6 +1,7 @@
 #include "burst_walk.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <stdexcept>
 
@@ -29,8 +30,8 @@ BurstBlock burst_block(const StridedRuns& runs, uint32_t burst_bytes) {
 }
 
 BurstWalk::BurstWalk(const Transfer& transfer, uint32_t burst_bytes)
-    : transfer_(&transfer), burst_bytes_(burst_bytes) {
-  if (burst_bytes == 0) throw std::invalid_argument("burst_bytes is 0");
+    : transfer_(&transfer), burst_bytes_(burst_bytes), burst_bits_(std::countr_zero(burst_bytes)) {
+  if (!std::has_single_bit(burst_bytes)) throw std::invalid_argument("burst_bytes is no power of two");
   open_block();
 }
 
@@ -64,7 +65,7 @@ void BurstWalk::open_block() {
       block_ = burst_block(runs, burst_bytes_);
     }
   } while (block_.span_bytes == 0);
-  index_.assign(block_.dims.size(), 0);
+  if (!block_.dims.empty()) index_.assign(block_.dims.size(), 0);
   address_ = block_.base;
   open_run();
   if (run_.first == previous_) {  // the block begins in the burst in which the one before ended
@@ -74,8 +75,8 @@ void BurstWalk::open_block() {
 }
 
 void BurstWalk::open_run() {
-  run_.first = address_ / burst_bytes_;
-  last_ = (address_ + block_.span_bytes - 1) / burst_bytes_;
+  run_.first = address_ >> burst_bits_;
+  last_ = (address_ + block_.span_bytes - 1) >> burst_bits_;
   run_.count = last_ - run_.first + 1;
 }
 

@@ -28,7 +28,8 @@ struct BurstSpan {
   uint64_t count = 0;
 };
 
-// Walks a transfer, which must outlive it. It yields as many bursts as `count_bursts` counts.
+// Walks a transfer, which must outlive it. It yields as many bursts as `count_bursts` counts. Bursts are a
+// power of two of bytes.
 class BurstWalk {
  public:
   BurstWalk(const Transfer& transfer, uint32_t burst_bytes);
@@ -42,6 +43,7 @@ class BurstWalk {
 
   const Transfer* transfer_;
   uint32_t burst_bytes_;
+  int burst_bits_;
   size_t next_block_ = 0;
   BurstBlock block_;
   std::vector<uint64_t> index_;

@@ -59,27 +59,35 @@ void FlowDma::send(Tick until) {
   while (!queue_.empty()) {
     const uint32_t number = queue_.front();
     Job& job = jobs_[number];
-    next_send_ = std::max({next_send_, job.ready, events_.now()});
-    while (job.unsent) {
-      if (pending_.count == 0) pending_ = job.walk.next(~uint64_t{0});
-      const Tick sent = std::max(next_send_, window_.free(until));
-      if (sent >= until) return;
-      next_send_ = sent + job.burst_ticks;
-      window_.begin();
-      --pending_.count;
-      --job.unsent;
-      path_.request(core_, pending_.first++, job.store, sent, number);
+    pump_ = std::max({pump_, job.ready, events_.now()});
+    bool more = true;
+    while (more && job.unsent) {
+      size_t count = 0;
+      for (; count < kBatch && job.unsent; ++count, --job.unsent) {
+        if (count > 0 && window_.full()) break;  // some may be answered at once
+        // What has its turn within a cycle is sent at once, as the exact engine does.
+        pump_ = std::max(pump_, window_.free(until));
+        next_send_ = std::max(next_send_, pump_);
+        if (next_send_ >= pump_ + kTicksPerCycle) pump_ = next_send_;
+        more = pump_ < until;
+        if (!more) break;
+        if (pending_.count == 0) pending_ = job.walk.next(~uint64_t{0});
+        next_send_ += job.burst_ticks;
+        window_.begin();
+        --pending_.count;
+        batch_[count] = {pump_, pending_.first++};
+      }
+      path_.request(core_, job.store, number, {batch_.data(), count});
     }
+    if (job.unsent) return;
     queue_.pop_front();
   }
 }
 
-void FlowDma::answered(uint32_t number, Tick back) {
+void FlowDma::finish(uint32_t number) {
   Job& job = jobs_[number];
-  window_.end(back);
-  job.end = std::max(job.end, back + (job.store ? 0 : job.burst_ticks));
-  if (--job.pending) return;
-  events_.at(std::max(events_.now(), job.end), std::move(job.done));
+  const Tick end = job.end + (job.store ? 0 : job.burst_ticks);  // the last one is written to the scratchpad
+  events_.at(std::max(events_.now(), end), std::move(job.done));
   free_.push_back(number);
 }
 

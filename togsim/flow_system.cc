@@ -3,6 +3,7 @@
 
 #include "flow_channel.h"
 #include "flow_dma.h"
+#include "flow_fills.h"
 #include "flow_network.h"
 #include "memory_system.h"
 
@@ -35,21 +36,15 @@ class FlowSystem final : public MemorySystem, public FlowPath, public Actor {
       engines_.push_back(std::make_unique<FlowDma>(events, core, *this, geometry.burst_bytes, params.dma));
   }
 
-  void request(uint32_t core, uint64_t burst, bool store, Tick sent, uint32_t job) override {
-    const BurstLocation at = map_.locate(burst);
-    Tick there = network_.request(core, at.unit, store, sent);
-    if (tags_) {
-      Tick& port = l2_free_[at.unit];
-      port = std::max(port, there) + params_.l2_burst_ticks();
-      there = port + to_ticks(params_.l2.latency_cycles);
-      const L2Tags::Outcome outcome = tags_->access(burst, store);
-      for (uint64_t rest = outcome.dirty; rest; rest &= rest - 1)
-        write_back(outcome.victim + static_cast<uint64_t>(std::countr_zero(rest)), there);
-      if (outcome.hit || (store && !outcome.around))
-        return engines_[core]->answered(job, network_.response(core, at.unit, !store, there));
+  void request(uint32_t core, bool store, uint32_t job, std::span<const FlowBurst> bursts) override {
+    for (const FlowBurst& burst : bursts) {
+      const BurstLocation at = map_.locate(burst.number);
+      const Tick there = network_.request(core, at.unit, store, burst.sent);
+      if (tags_)
+        look_up(burst.number, at, {core, job, there}, store);
+      else
+        push(at, there, core, job, store);
     }
-    channels_[at.unit]->push(
-        {there, at.row, job, static_cast<uint16_t>(core), static_cast<uint8_t>(at.bank), store});
   }
 
   // Within a stretch that has begun an engine sends at once: its answers cannot come before the next one.
@@ -63,13 +58,17 @@ class FlowSystem final : public MemorySystem, public FlowPath, public Actor {
   // that they answer is back before the stretch after it begins.
   void act(uint64_t) override {
     const Tick now = events_.now();
+    fills_.forget(now);
     for (uint32_t unit = 0; unit < channels_.size(); ++unit) {
       if (channels_[unit]->idle()) continue;
       channels_[unit]->advance(now + network_.shortest(), answers_);
       for (const FlowAnswer& answer : answers_) {
-        if (answer.job == kWriteBack) continue;
-        const Tick back = network_.response(answer.core, unit, !answer.store, answer.done + controller_);
-        engines_[answer.core]->answered(answer.job, back);
+        const Tick back = answer.done + controller_;
+        if (answer.core != kL2)
+          respond(unit, answer.core, answer.job, answer.store, back);
+        else if (answer.job != kWriteBack)
+          for (const auto& one : fills_.end(answer.job, back))
+            respond(unit, one.core, one.job, false, std::max(one.ready, back));
       }
       answers_.clear();
     }
@@ -106,11 +105,39 @@ class FlowSystem final : public MemorySystem, public FlowPath, public Actor {
   }
 
  private:
+  static constexpr uint16_t kL2 = ~uint16_t{0};         // in place of a core: the L2 asks
   static constexpr uint32_t kWriteBack = ~uint32_t{0};  // a job that nobody waits for
 
-  void write_back(uint64_t burst, Tick from) {
-    const BurstLocation at = map_.locate(burst);
-    channels_[at.unit]->push({from, at.row, kWriteBack, 0, static_cast<uint8_t>(at.bank), true});
+  void push(const BurstLocation& at, Tick there, uint32_t core, uint32_t job, bool store) {
+    channels_[at.unit]->push(
+        {there, at.row, job, static_cast<uint16_t>(core), static_cast<uint8_t>(at.bank), store});
+  }
+  void respond(uint32_t unit, uint32_t core, uint32_t job, bool store, Tick from) {
+    engines_[core]->answered(job, network_.response(core, unit, !store, from));
+  }
+
+  // A request is at the L2 at `from.ready`.
+  void look_up(uint64_t burst, const BurstLocation& at, FlowFills::Waiting from, bool store) {
+    Tick& port = l2_free_[at.unit];
+    port = std::max(port, from.ready) + params_.l2_burst_ticks();
+    from.ready = port + to_ticks(params_.l2.latency_cycles);
+    const L2Tags::Outcome outcome = tags_->access(burst, store);
+    for (uint64_t rest = outcome.dirty; rest; rest &= rest - 1) {
+      const BurstLocation victim =
+          map_.locate(outcome.victim + static_cast<uint64_t>(std::countr_zero(rest)));
+      push(victim, from.ready, kL2, kWriteBack, true);
+    }
+    if (store) {
+      if (outcome.hit || !outcome.around)
+        respond(at.unit, from.core, from.job, true, from.ready);
+      else
+        push(at, from.ready, from.core, from.job, true);
+    } else if (outcome.hit) {
+      const Tick ready = fills_.join(burst, from);
+      if (ready != kNever) respond(at.unit, from.core, from.job, false, ready);
+    } else {
+      push(at, from.ready, kL2, fills_.begin(burst, from), false);
+    }
   }
 
   EventQueue& events_;
@@ -121,7 +148,8 @@ class FlowSystem final : public MemorySystem, public FlowPath, public Actor {
   Tick stretch_, until_ = 0;
   bool running_ = false;
   std::vector<FlowAnswer> answers_;
-  L2Tags* tags_;               // null: no L2
+  L2Tags* tags_;  // null: no L2
+  FlowFills fills_;
   std::vector<Tick> l2_free_;  // ports of its slices
   std::vector<std::unique_ptr<FlowChannel>> channels_;
   std::vector<std::unique_ptr<FlowDma>> engines_;

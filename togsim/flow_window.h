@@ -15,7 +15,7 @@ class FlowWindow {
  public:
   explicit FlowWindow(uint64_t places) : places_(places), ended_(kBins) {}
 
-  // From `now` on; what ended before is counted.
+  // From `now` on; what ended until then is counted.
   void begin_at(Tick now) {
     const uint64_t bin = now >> kBinBits;
     if (bin >= bin_ + kBins) {
@@ -24,27 +24,31 @@ class FlowWindow {
     }
     while (bin_ < bin) pass();
   }
+  bool full() const { return begun_ - done_ >= places_; }
   // When the next one may begin; `until` or later: not before that.
   Tick free(Tick until) {
-    while (begun_ - done_ >= places_ && bin_ << kBinBits < until) pass();
+    while (full() && bin_ << kBinBits < until) pass();
     return bin_ << kBinBits;
   }
   void begin() { ++begun_; }
   void end(Tick at) {
-    // What takes longer than the window is wide counts as that long.
-    const uint64_t bin = std::clamp((at + (Tick{1} << kBinBits) - 1) >> kBinBits, bin_, bin_ + kBins - 1);
-    ++ended_[bin % kBins];
+    const uint64_t bin = (at + (Tick{1} << kBinBits) - 1) >> kBinBits;
+    if (bin <= bin_) {
+      ++done_;
+    } else {  // what takes longer than the window is wide counts as that long
+      ++ended_[std::min(bin, bin_ + kBins - 1) % kBins];
+    }
   }
 
  private:
   static constexpr int kBinBits = kTickBits - 2;
   static constexpr uint64_t kBins = 1 << 15;
   void pass() {
-    done_ += std::exchange(ended_[bin_ % kBins], 0);
     ++bin_;
+    done_ += std::exchange(ended_[bin_ % kBins], 0);
   }
   uint64_t places_, begun_ = 0, done_ = 0;
-  uint64_t bin_ = 0;             // everything that ended before it is counted in done_
+  uint64_t bin_ = 0;             // everything that ended in it or before is counted in done_
   std::vector<uint32_t> ended_;  // by bin of time
 };
 

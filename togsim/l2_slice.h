@@ -50,13 +50,16 @@ class L2Slice final : public Channel, public ChannelOwner, public Actor {
     BurstRequest request;
     Next next;
     Tick over;
+    Tick ready = 0;  // when the data of a hit are in the L2
   };
   struct Fill {
     uint32_t reads = 0;            // of the DRAM, under way
     std::vector<uint32_t> joined;  // tokens of hits that wait for the data
+    Tick ready = 0;                // no read is under way: when the last one's data are in the L2
   };
   void to_dram(const BurstRequest& request);
   void drain();
+  void forget();
 
   static constexpr uint32_t kWriteBack = ~uint32_t{0};  // nobody waits for it
   static constexpr uint64_t kNoFill = ~uint64_t{0};
@@ -67,6 +70,7 @@ class L2Slice final : public Channel, public ChannelOwner, public Actor {
   std::deque<Turn> turns_;
   std::deque<BurstRequest> to_dram_;          // that the DRAM's queue has no room for
   std::unordered_map<uint64_t, Fill> fills_;  // by burst
+  std::deque<uint64_t> ended_;                // bursts of fills without a read under way, as they are ready
   std::vector<uint64_t> filled_;              // by token: the burst that it reads from the DRAM
   Tick port_free_ = 0;
 };

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -55,6 +56,10 @@ def rows(pitch: int, count: int = 512, width: int = 512, store: bool = False) ->
     return store, [(0, width, [(count, pitch)])]
 
 
+def four_cores(step_mib: int) -> list[_native.Trace]:
+    return [double_buffered(16, 500, core * step_mib * MIB) for core in range(4)]
+
+
 STREAMS: dict[str, Maker] = {
     "load": lambda: [transfers((False, [(0, 2 * MIB, [])]))],
     "store": lambda: [transfers((True, [(0, 2 * MIB, [])]))],
@@ -67,7 +72,7 @@ TILES: dict[str, Maker] = {
 }
 SHARED: dict[str, Maker] = {
     "two cores": lambda: [double_buffered(32, 200), double_buffered(32, 200, 100 * MIB)],
-    "four cores": lambda: [double_buffered(16, 500, core * 100 * MIB) for core in range(4)],
+    "four cores": partial(four_cores, 100),
     "four cores that load": lambda: [transfers((False, [(core * 100 * MIB, MIB, [])])) for core in range(4)],
     "random both": lambda: [transfers(random_bursts(10_000), random_bursts(10_000, 1, store=True))],
 }
@@ -118,17 +123,38 @@ def test_loads_behind_stores_within_3_percent(name: str) -> None:
 
 @pytest.mark.parametrize("base", BASES)
 @pytest.mark.parametrize("name", HARD)
-def test_random_and_strided_within_10_percent(name: str, base: str) -> None:
+def test_random_and_strided_within_1_percent(name: str, base: str) -> None:
+    # The commands are those of the exact channel, in the same clocks; answers come to a quarter of a cycle.
     exact, fast = pair(HARD[name], base)
-    assert fast.cycles == pytest.approx(exact.cycles, rel=0.10)
+    assert fast.cycles == pytest.approx(exact.cycles, rel=0.01)
 
 
-@pytest.mark.parametrize("base", ["tpuv3", "mobile"])
+@pytest.mark.parametrize("base", BASES)
 @pytest.mark.parametrize("name", SHARED)
-def test_mixed_streams_within_10_percent(name: str, base: str) -> None:
-    # Several cores, or reads and writes at random at once: which rows are closed when depends on single bursts.
+def test_mixed_streams_within_5_percent(name: str, base: str) -> None:
+    # Several cores, or reads and writes at random at once: which rows are closed when depends on single bursts, and of
+    # bursts that come at once on whose is first. Measured: 3.1 %.
     exact, fast = pair(SHARED[name], base)
-    assert fast.cycles == pytest.approx(exact.cycles, rel=0.10)
+    assert fast.cycles == pytest.approx(exact.cycles, rel=0.05)
+
+
+@pytest.mark.parametrize("base", BASES)
+@pytest.mark.parametrize("cores", [1, 2, 4, 8])
+def test_cores_on_every_memory_within_5_percent(cores: int, base: str) -> None:
+    # 2 MiB in all, a part per core: loaded; loaded and stored at once; in tiles. 0.5 MiB at random. Measured: 2.4 %.
+    def places() -> list[int]:
+        return [core * 100 * MIB for core in range(cores)]
+
+    streams: list[Maker] = [
+        lambda: [transfers((False, [(at, 2 * MIB // cores, [])])) for at in places()],
+        lambda: [transfers(*((store, [(at + store * 50 * MIB, MIB // cores, [])]) for store in (False, True)))
+                 for at in places()],
+        lambda: [double_buffered(32 // cores, 100, at) for at in places()],
+        lambda: [transfers(random_bursts(16_000 // cores, core)) for core in range(cores)],
+    ]  # fmt: skip
+    for make in streams:
+        exact, fast = pair(make, base)
+        assert fast.cycles == pytest.approx(exact.cycles, rel=0.05 if cores > 1 else 0.01)
 
 
 @pytest.mark.parametrize("fidelity", ["exact", "fast"])
@@ -185,10 +211,17 @@ BETTER: dict[str, dict[str, Any]] = {
 def test_a_better_machine_is_not_slower(change: str, fidelity: str) -> None:
     base = {"fidelity": fidelity, "dram": {"kind": "banked"}}
     changed = base | BETTER[change] | {"dram": {"kind": "banked", **BETTER[change].get("dram", {})}}
-    names = ("load and store", "balanced tiles", "random both", "rows of 1000 floats", "four cores")
-    for name, make in ((name, (STREAMS | TILES | HARD | SHARED)[name]) for name in names):
-        traces = make()
-        before, after = (simulate(traces, load_config(c | {"cores": len(traces)})).cycles for c in (base, changed))
+    names = ("load and store", "balanced tiles", "random both", "rows of 1000 floats")
+    cases: dict[str, list[Maker]] = {name: [(STREAMS | TILES | HARD | SHARED)[name]] for name in names}
+    # Which row of whose is closed when is chance where four cores load and store: one run of them varies by 2 %
+    # whatever changes. What a machine gives is the sum over some placements.
+    cases["four cores"] = [partial(four_cores, step) for step in (100, 77, 53)]
+    for name, makers in cases.items():
+        before, after = 0, 0
+        for make in makers:
+            traces = make()
+            before += simulate(traces, load_config(base | {"cores": len(traces)})).cycles
+            after += simulate(traces, load_config(changed | {"cores": len(traces)})).cycles
         assert after <= 1.02 * before + 1, name
 
 
@@ -201,9 +234,9 @@ MORE: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("fidelity", ["exact", "fast"])
 @pytest.mark.parametrize("change", MORE)
 def test_more_places_cost_little(change: str, fidelity: str) -> None:
-    # Not 2 %: who has more under way takes turns from others, and changes which row is closed for whom. Measured over
-    # these and the recorded kernels (docs/timing_model.md, "More can be slower"): 2.8 % exact, 8.6 % fast.
-    limit = {"exact": 1.05, "fast": 1.10}[fidelity]
+    # More outstanding bursts: not 2 %, because who has more under way takes turns from other cores, and changes which
+    # row is closed for whom (docs/timing_model.md, "More can be slower").
+    limit = 1.02 if change == "deeper queues" else 1.03
     base = {"fidelity": fidelity, "dram": {"kind": "banked"}}
     changed = base | MORE[change] | {"dram": {"kind": "banked", **MORE[change].get("dram", {})}}
     for name, make in (STREAMS | TILES | HARD | SHARED).items():

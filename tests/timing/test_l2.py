@@ -108,14 +108,37 @@ def test_a_write_back_holds_the_sectors_that_were_written() -> None:
     check_conservation(timing)
 
 
-def test_a_read_of_what_is_on_its_way_waits_for_it() -> None:
+@pytest.mark.parametrize("fidelity", ["exact", "fast"])
+@pytest.mark.parametrize("kind", ["ideal", "banked"])
+def test_a_read_of_what_is_on_its_way_waits_for_it(kind: str, fidelity: str) -> None:
     # Two cores ask for the same 64 bursts at once: the second is a hit, and no sooner there than the first.
-    config = machine(cores=2)
+    config = machine(fidelity, kind, cores=2)
     alone = simulate([bursts((False, list(range(64))))], config).cycles
     timing = simulate([bursts((False, list(range(64))))] * 2, config)
     assert l2_of(timing)["read_misses"] == 64 == l2_of(timing)["read_hits"]
     assert alone <= timing.cycles <= alone + 2
+    assert all(core.load_wait_cycles >= alone - 4 for core in timing.cores)
     check_conservation(timing)
+
+
+@pytest.mark.parametrize("fidelity", ["exact", "fast"])
+def test_a_hit_shortly_before_the_data_waits_for_the_rest(fidelity: str) -> None:
+    # A miss takes 157 cycles (above), of which 10 for the way back. The other core asks for the same burst 90 cycles
+    # later, is in the L2 at 4 + 10 + 30 + 90 = 134 and waits until the data come at 146: it has them at the same time.
+    config = machine(fidelity, latency_cycles=30, cores=2)
+    first, second = bursts((False, [0])), _native.Trace()
+    second.scalar(90)
+    second.start(0, False, [(0, BURST, [])])
+    second.wait(0)
+    timing = simulate([first, second], config)
+    assert (l2_of(timing)["read_misses"], l2_of(timing)["read_hits"]) == (1, 1)
+    assert [core.load_wait_cycles for core in timing.cores] == [157, 157 - 90]
+    # 20 cycles after the data came there is nothing to wait for: a hit takes 55.
+    second = _native.Trace()
+    second.scalar(170)
+    second.start(0, False, [(0, BURST, [])])
+    second.wait(0)
+    assert simulate([first, second], config).cores[1].load_wait_cycles == 55
 
 
 @pytest.mark.parametrize("fidelity", ["exact", "fast"])
