@@ -10,11 +10,12 @@ import math
 from collections import deque
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from pytorchsim.config.model import NpuConfig
 from pytorchsim.templates.array_schedule import ArraySchedule
 from pytorchsim.templates.batch_step import products_at_once
-from pytorchsim.templates.gemm_problem import GemmFusion, GemmProblem, Operand
+from pytorchsim.templates.gemm_problem import GemmFusion, GemmProblem, Operand, Part
 from pytorchsim.templates.gemm_tile import RESULT, ROWS_AT_ONCE, Block, GemmTile, fused_tile
 from pytorchsim.templates.loop_program import Access, LoopProgram
 from pytorchsim.templates.operation_costs import SFU_OPERATIONS
@@ -151,7 +152,7 @@ def cost_of(
     if tile.lead:
         lead = _step_cycles(first, problem, config)
     fill = 3 * tile.lanes - 1 if tile.body == "array" else 0
-    tail = _program_cycles(fusion.tail, tile.block("y", problem), config) if fusion.tail else 0.0
+    tail = _tail_cycles(fusion, tile.block("y", problem), config)
     operands: tuple[Operand, Operand] = ("x", "w")
     streamed = [operand for operand in operands if operand != tile.stationary]
     both, alone = (
@@ -196,7 +197,7 @@ def cost_of(
 def _step_cycles(tile: GemmTile, problem: GemmProblem, config: NpuConfig) -> float:
     """One step; with partial sums two loads, an addition and a store more."""
     if tile.body == "array":
-        cycles = _array_step_cycles(ArraySchedule.of(tile, problem.dtype, config), config)
+        cycles = _array_step_cycles(ArraySchedule.of(tile, problem.dtype, config), _Queues.of(config))
     else:
         of_body = _batch_step_cycles if tile.body == "batch" else _lane_step_cycles
         cycles = of_body(tile, problem, config)
@@ -205,22 +206,38 @@ def _step_cycles(tile: GemmTile, problem: GemmProblem, config: NpuConfig) -> flo
     return cycles
 
 
+class _Queues(NamedTuple):
+    """What a step on the arrays depends on: lanes, rows that queue, bits that the lanes add per cycle, instructions
+    that issue per cycle."""
+
+    lanes: int
+    entries: int
+    datapath_bits: int
+    issue_width: int
+
+    @classmethod
+    def of(cls, config: NpuConfig) -> _Queues:
+        """Those of a machine."""
+        core = config.core
+        return cls(core.lanes, config.array.queue_entries, core.datapath_bits, core.issue_width)
+
+
 @lru_cache(maxsize=4096)
-def _array_step_cycles(plan: ArraySchedule, config: NpuConfig) -> float:
+def _array_step_cycles(plan: ArraySchedule, machine: _Queues) -> float:
     """Follow the pushes and pops of a step through queues, shadow weights and fill, as `array_step` orders them. Long
     steps are continued at the rate of their last matrices, two of which may differ."""
     matrices = min(plan.matrices, plan.steady(accumulate=True) + 4)
-    first = _follow(plan, matrices, config)
+    first = _follow(plan, matrices, machine)
     if matrices == plan.matrices:
         return first
-    return first + (plan.matrices - matrices) * (first - _follow(plan, matrices - 2, config)) / 2
+    return first + (plan.matrices - matrices) * (first - _follow(plan, matrices - 2, machine)) / 2
 
 
-def _follow(plan: ArraySchedule, matrices: int, config: NpuConfig) -> float:
+def _follow(plan: ArraySchedule, matrices: int, machine: _Queues) -> float:
     """One array: all do the same side by side."""
-    lanes, queue, vector = config.core.lanes, config.array.queue_entries, plan.vector
+    lanes, queue, vector = machine.lanes, machine.entries, plan.vector
     arrays = plan.slots * plan.parts
-    per_pop = arrays * max(2.0 * vector * plan.sum_bits / config.core.datapath_bits, 8 / config.core.issue_width)
+    per_pop = arrays * max(2.0 * vector * plan.sum_bits / machine.datapath_bits, 8 / machine.issue_width)
     now = port_free = taken = loaded = shadow_free = inputs_free = 0.0
     shadow_waits = False
     ready: deque[float] = deque()
@@ -276,6 +293,13 @@ def _prologue_cycles(
     return _program_cycles(program, tile.block(operand, problem), config) if program else 0.0
 
 
+def _tail_cycles(fusion: GemmFusion, block: Block, config: NpuConfig) -> float:
+    tail = fusion.tail
+    if tail is None:
+        return 0.0
+    return fusion.derive(("tail", block, config.core, config.latency), lambda: _program_cycles(tail, block, config))
+
+
 def _program_cycles(program: LoopProgram, block: Block, config: NpuConfig) -> float:
     """A program on a block: simple operations by beats, special functions one element per cycle."""
     tile = fused_tile(program, block, config)
@@ -297,20 +321,36 @@ def _operand_cycles(
     problem: GemmProblem, fusion: GemmFusion, tile: GemmTile, operand: Operand, config: NpuConfig
 ) -> float:
     """To load one tile of an operand, or what its prologue reads."""
-    block, frame = tile.block(operand, problem), problem.frame(operand)
+    block = tile.block(operand, problem)
     program = fusion.prologue(operand)
-    accesses = program.loads if program else (Access(operand, problem.dtype, problem.index(operand)),)
-    return sum(_transfer_cycles(access, block, frame, config) for access in accesses)
+
+    def cycles() -> float:
+        accesses = program.loads if program else (Access(operand, problem.dtype, problem.index(operand)),)
+        frame = problem.frame(operand)
+        return sum(_transfer_cycles(access, block, frame, config) for access in accesses)
+
+    return (fusion if program else problem).derive(_moving(block, operand, config), cycles)
 
 
 def _result_cycles(problem: GemmProblem, fusion: GemmFusion, tile: GemmTile, config: NpuConfig) -> float:
     """What the end of one result tile (or column) moves. Whether the product itself is stored is not known here: it is
     counted where no tail stores."""
-    block, frame = tile.block("y", problem), problem.frame("y")
-    accesses = [Access(RESULT, problem.result_dtype, problem.y)]
-    if fusion.tail is not None:
-        accesses = [access for access in fusion.tail.accesses() if access.buffer != RESULT]
-    return sum(_transfer_cycles(access, block, frame, config) for access in accesses)
+    block = tile.block("y", problem)
+
+    def cycles() -> float:
+        accesses = [Access(RESULT, problem.result_dtype, problem.y)]
+        if fusion.tail is not None:
+            accesses = [access for access in fusion.tail.accesses() if access.buffer != RESULT]
+        frame = problem.frame("y")
+        return sum(_transfer_cycles(access, block, frame, config) for access in accesses)
+
+    return (fusion if fusion.tail is not None else problem).derive(_moving(block, "y", config), cycles)
+
+
+def _moving(block: Block, part: Part, config: NpuConfig) -> tuple[object, ...]:
+    """What the cycles of a part's transfers depend on."""
+    return ("moved", part, block, config.dma.scratchpad_bytes_per_cycle, config.dram.burst_bytes,
+            config.dram_bytes_per_cycle, config.core.lanes)  # fmt: skip
 
 
 def _transfer_cycles(access: Access, block: Block, frame: tuple[int, ...], config: NpuConfig) -> float:

@@ -14,9 +14,11 @@ axes in the order (batch, slot group, walked group). By `body`:
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from pytorchsim.target.dtypes import BF16, F16, F32, I8, I32, U8, Dtype, Kind
 from pytorchsim.templates.coordinates import Coordinate
@@ -34,6 +36,8 @@ __all__ = [
     "accumulator_dtype",
     "body_of",
 ]
+
+_T = TypeVar("_T")
 
 Operand = Literal["x", "w"]
 Part = Literal["x", "w", "y"]
@@ -60,8 +64,24 @@ def body_of(dtype: Dtype, rows: int) -> Body:
     return "array" if dtype in ARRAY_DTYPES and rows >= FEW_ROWS else "lanes"
 
 
+class _Derived:
+    """A frozen value that keeps what was derived from it."""
+
+    @cached_property
+    def derived(self) -> dict[Hashable, Any]:
+        """By what it depends on besides: a search asks for the same of thousands of tiles."""
+        return {}
+
+    def derive(self, key: Hashable, make: Callable[[], _T]) -> _T:
+        """What `make` makes, once for each `key`."""
+        known: _T | None = self.derived.get(key)
+        if known is None:
+            known = self.derived[key] = make()
+        return known
+
+
 @dataclass(frozen=True)
-class GemmProblem:
+class GemmProblem(_Derived):
     """Y[b, m, n] = sum over k of X[b, m, k] * W[b, k, n]. `x`, `w`, `y` are indices over their frames, in elements;
     elements outside of an operand's guards are zeros, those outside of `y_guards` are not stored. `y_coordinates`: of
     the result, that are not an axis each."""
@@ -137,7 +157,7 @@ class GemmProblem:
 
 
 @dataclass(frozen=True)
-class GemmFusion:
+class GemmFusion(_Derived):
     """Programs over the frames, the walked axes last and as the reduced ones. `tail` runs on the result and reads it
     under its buffer's name in the accumulator's type; `x` and `w` each store the operand."""
 

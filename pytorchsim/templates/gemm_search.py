@@ -124,7 +124,7 @@ class _Moves:
     """Why descriptors do not move a tile's operands or result, remembered: tiles differ in more than what is moved."""
 
     def __init__(self, problem: GemmProblem) -> None:
-        self._problem = problem
+        self._problem, self._simple = problem, problem.simple
         self._known: dict[Block, dict[Part, str]] = {}
 
     def refusal(self, tile: GemmTile) -> str:
@@ -132,7 +132,7 @@ class _Moves:
         return next(filter(None, (self._of(part, tile.block(part, self._problem)) for part in _PARTS)), "")
 
     def _of(self, part: Part, block: Block) -> str:
-        if self._problem.simple:
+        if self._simple:
             return ""
         known = self._known.setdefault(block, {})
         if part not in known:

@@ -12,6 +12,7 @@ tiles may be smaller (`lead`): its load, which nothing hides, is short, and whil
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from itertools import takewhile
 from math import prod
 from typing import Literal
@@ -23,7 +24,7 @@ from pytorchsim.templates.gemm_problem import Body, GemmFusion, GemmProblem, Ope
 from pytorchsim.templates.loop_program import Access, LoopProgram
 from pytorchsim.templates.stages import plan_stages
 from pytorchsim.templates.tile import Tile
-from pytorchsim.templates.vector_shape import LARGEST_GROUP, vector_shape
+from pytorchsim.templates.vector_shape import LARGEST_GROUP, VectorShape, vector_shape
 
 __all__ = ["LEAD", "RESULT", "ROWS_AT_ONCE", "Block", "GemmTile", "Stationary", "fused_tile", "program_blocks"]
 
@@ -85,7 +86,7 @@ class GemmTile:
     parts: int = 1
     lead: int = 0
 
-    @property
+    @cached_property
     def m(self) -> int:
         """Rows of a step, in whole vectors."""
         rows = prod(self.m_sizes)
@@ -96,12 +97,12 @@ class GemmTile:
             unit *= self.vectors_at_once
         return -(-rows // unit) * unit
 
-    @property
+    @cached_property
     def vectors_at_once(self) -> int:
         """Vectors of rows that share a load of a weight where batches lie over the lanes."""
         return min(_MOST_VECTORS_AT_ONCE, -(-prod(self.m_sizes) // self.vector))
 
-    @property
+    @cached_property
     def k(self) -> int:
         """Products of a step, in whole matrices or vectors."""
         unit = {"array": self.lanes, "lanes": self.vector, "batch": 1}[self.body]
@@ -144,12 +145,16 @@ class GemmTile:
 
     def counts(self, problem: GemmProblem) -> tuple[int, int, int]:
         """Tiles along m, n, k."""
-        m, n, k = (prod(self.axis_counts(role, problem)) for role in _COUNTED)
-        return m, n, k
+
+        def count() -> tuple[int, int, int]:
+            m, n, k = (prod(self.axis_counts(role, problem)) for role in _COUNTED)
+            return m, n, k
+
+        return problem.derive(("counts", *self._shape), count)
 
     def batches(self, problem: GemmProblem) -> int:
         """Tiles along the batches."""
-        return prod(self.axis_counts("b", problem))
+        return problem.derive(("batches", self.body, self.lanes), lambda: prod(self.axis_counts("b", problem)))
 
     def deepened(self) -> GemmTile:
         """What a step does once the stationary operand is there."""
@@ -168,10 +173,19 @@ class GemmTile:
         axes = enumerate(zip(self.k_sizes, problem.k_axes, strict=True), first)
         return tuple(axis for axis, (size, extent) in axes if size < extent and (extent - self.lead) % size)
 
+    @cached_property
+    def _shape(self) -> tuple[object, ...]:
+        """What blocks and counts depend on."""
+        return (self.body, self.m_sizes, self.n_slots, self.k_sizes, self.vector, self.lanes, self.column, self.lead)
+
     def block(self, part: Part, problem: GemmProblem) -> Block:
         """What one copy of a part's buffer holds."""
-        block, ragged = self._whole(part, problem), self._ragged(part, problem)
-        return replace(block, ragged=ragged) if ragged else block
+
+        def block() -> Block:
+            whole, ragged = self._whole(part, problem), self._ragged(part, problem)
+            return replace(whole, ragged=ragged) if ragged else whole
+
+        return problem.derive((part, *self._shape), block)
 
     def _whole(self, part: Part, problem: GemmProblem) -> Block:
         batch, group, run = problem.roles(part)
@@ -254,8 +268,9 @@ class GemmTile:
         needs["y"] = BufferNeed(block.elements, problem.accumulator, 2)
         if self.blocked:
             needs["partial"] = BufferNeed(self.n_slots * self.m, problem.accumulator, 1)
-        if fusion.tail is not None:
-            needs |= self._tail_buffers(fusion.tail, block, config)
+        if (tail := fusion.tail) is not None:
+            machine = config.core.vlen_bits, config.core.max_lmul
+            needs |= fusion.derive(("buffers", block, *machine), lambda: self._tail_buffers(tail, block, config))
         return needs
 
     @staticmethod
@@ -286,7 +301,7 @@ RESULT = "<result>"
 def fused_tile(program: LoopProgram, block: Block, config: NpuConfig) -> Tile:
     """How a program over a frame runs on a block: a vector lies along the walked axis; slots are its rows."""
     core = config.core
-    shape = vector_shape(program, plan_stages(program), core.vlen_bits, core.max_lmul)
+    shape = _fused_shape(program, core.vlen_bits, core.max_lmul)
     of_positions = (
         min(LARGEST_GROUP, core.max_lmul) * core.vlen_bits // I32.bits
     )  # by which the ends of blocks are masked
@@ -307,6 +322,12 @@ def fused_tile(program: LoopProgram, block: Block, config: NpuConfig) -> Tile:
         unroll=shape.unroll,
         phases=shape.phases,
     )
+
+
+@lru_cache(maxsize=64)
+def _fused_shape(program: LoopProgram, vlen_bits: int, max_lmul: int) -> VectorShape:
+    """The same for all blocks."""
+    return vector_shape(program, plan_stages(program), vlen_bits, max_lmul)
 
 
 def _by_axis(name: str, sizes: tuple[int, ...]) -> dict[str, int]:
