@@ -1,21 +1,27 @@
 """Host memory and time of models in timing mode: used by `benchmarks.memory` and `benchmarks.speed`.
 
-`python -m benchmarks.length blocks N` runs N encoder blocks on device `meta` in this process and prints the peak
-resident memory in MiB; `python -m benchmarks.length resnet18` prints the seconds of a warm timing-only call by stage.
+`python -m benchmarks.length blocks N` runs N encoder blocks on device `meta` in this process and prints resident memory
+in MiB, seconds and cycles; start it with empty caches (as the tables do), else there is nothing to compile.
+`python -m benchmarks.length resnet18` prints the seconds of a warm timing-only call by stage.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import nn
+from torch._inductor.scheduler import Scheduler
+from torch._inductor.virtualized import V
 
 import pytorchsim
 from benchmarks.networks import EncoderBlock, ResNet18
@@ -25,18 +31,39 @@ REPEATS = 5
 
 
 def blocks(count: int) -> dict[str, float]:
-    """Peak memory after so many encoder blocks, and after one call that compiles nothing but a small function."""
+    """Peak memory of so many encoder blocks: before, when Inductor has its nodes, at the end; seconds; cycles.
+
+    Before is after a call that compiles nothing but a small function: imports, workers. Up to `inductor_mib` what grows
+    is Dynamo's, AOTAutograd's and Inductor's; from there on code is generated, linked and run. `seconds` is a second
+    call, which compiles nothing.
+    """
     options: dict[str, Any] = {"strict": True, "mode": "timing"}
     torch.compile(lambda x: x + 1, backend="pytorchsim", options=options)(torch.randn(8))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     with torch.device("meta"):
         model = nn.Sequential(*(EncoderBlock() for _ in range(count))).eval().requires_grad_(False)
         tokens = torch.empty(TOKENS, EncoderBlock.HIDDEN)
-    with torch.no_grad():
-        torch.compile(model, backend="pytorchsim", options=options)(tokens)
-    weights = sum(parameter.numel() for parameter in model.parameters()) * 4 / 2**20
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"weights_mib": weights, "before_mib": before, "peak_mib": peak}
+    compiled = torch.compile(model, backend="pytorchsim", options=options)
+    figures = {"weights_mib": sum(p.numel() for p in model.parameters()) * 4 / 2**20, "before_mib": _peak_mib()}
+    generate = Scheduler.codegen
+
+    def measured_codegen(scheduler: Scheduler) -> None:
+        figures["nodes"] = len(V.graph.graph.nodes)
+        figures["inductor_mib"] = _peak_mib()
+        generate(scheduler)
+
+    with torch.no_grad(), mock.patch.object(Scheduler, "codegen", measured_codegen):
+        compiled(tokens)
+        figures["peak_mib"] = _peak_mib()
+        started = time.perf_counter()
+        compiled(tokens)
+        figures["seconds"] = time.perf_counter() - started
+    figures["after_mib"] = _peak_mib()
+    figures["cycles"] = pytorchsim.report().to_dict()["totals"]["cycles"]
+    return figures
+
+
+def _peak_mib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def resnet18() -> dict[str, float]:
@@ -58,9 +85,14 @@ def resnet18() -> dict[str, float]:
 
 
 def in_fresh_process(*arguments: str) -> dict[str, float]:
-    """The figures of one case, whose peak memory is its own."""
-    command = [sys.executable, "-m", "benchmarks.length", *arguments]
-    result = subprocess.run(command, check=True, capture_output=True, text=True)
+    """The figures of one case, whose peak memory is its own and whose caches are empty."""
+    with tempfile.TemporaryDirectory() as caches:
+        environment = os.environ | {
+            "PYTORCHSIM_CACHE_DIR": f"{caches}/pytorchsim",
+            "TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor",
+        }
+        command = [sys.executable, "-m", "benchmarks.length", *arguments]
+        result = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     figures: dict[str, float] = json.loads(result.stdout.splitlines()[-1])
     return figures
 

@@ -4,7 +4,7 @@
 bursts on their way at most (`dma.max_outstanding`); the mean latency is from an engine's request to its answer, network
 and controller included. Every burst is simulated; the figures are the same on every machine (docs/memory.md has them).
 *Speed*: bursts per second of this computer, on one core, best of three.
-*Length*: the host's peak memory in timing mode for models of 8 and 32 encoder blocks on device `meta`.
+*Length*: the host's peak memory and time in timing mode for models of 2, 8 and 32 encoder blocks on device `meta`.
 """
 
 from __future__ import annotations
@@ -94,12 +94,21 @@ def speed() -> str:
 
 
 def length() -> str:
-    """Peak host memory by number of encoder blocks."""
-    lines = ["| blocks | weights, MiB | peak memory, MiB | before the model, MiB |", "|---|---|---|---|"]
-    for count in (8, 32):
+    """Peak host memory and time by number of encoder blocks."""
+    columns = {
+        "weights, MiB": "weights_mib",
+        "FX nodes": "nodes",
+        "peak before the model, MiB": "before_mib",
+        "when Inductor has its nodes": "inductor_mib",
+        "after the first call": "peak_mib",
+        "after the second": "after_mib",
+        "cycles": "cycles",
+    }
+    lines = [f"| blocks | {' | '.join(columns)} | second call, seconds |", "|---|" + "---|" * (len(columns) + 1)]
+    for count in (2, 8, 32):
         figures = in_fresh_process("blocks", str(count))
-        cells = (figures[name] for name in ("weights_mib", "peak_mib", "before_mib"))
-        lines.append(f"| {count} | {' | '.join(f'{cell:,.0f}' for cell in cells)} |")
+        cells = [f"{figures[name]:,.0f}" for name in columns.values()]
+        lines.append(f"| {count} | {' | '.join(cells)} | {figures['seconds']:.3f} |")
     return "\n".join(lines)
 
 

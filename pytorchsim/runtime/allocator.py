@@ -14,6 +14,9 @@ from pytorchsim.target.memory_map import DRAM_ALIGNMENT_BYTES
 
 __all__ = ["DramAllocator"]
 
+_FEW_BLOCKS = 256
+"""As many are kept without looking which of their storages are gone."""
+
 
 class DramAllocator:
     """Hands out blocks upwards from address 0."""
@@ -22,6 +25,7 @@ class DramAllocator:
         # The weak reference keeps the storage's identity (not its bytes) from being given to another storage.
         self._blocks: dict[int, tuple[StorageWeakRef, int, int]] = {}
         self._next_address = 0
+        self._sweep_at = _FEW_BLOCKS
 
     def address(self, tensor: torch.Tensor) -> int:
         """DRAM address in bytes of element 0 of `tensor`, a CPU tensor with storage."""
@@ -39,8 +43,15 @@ class DramAllocator:
         if known is not None and known[2] >= storage.nbytes():
             return known[1]
         # New, or resized beyond its block: then it moves, as it did on the host.
+        if len(self._blocks) >= self._sweep_at:
+            self._forget_the_dead()
         address = self._next_address
         size = max(storage.nbytes(), 1)  # empty storages still have an identity
         self._next_address += -(-size // DRAM_ALIGNMENT_BYTES) * DRAM_ALIGNMENT_BYTES
         self._blocks[identity] = (StorageWeakRef(storage), address, storage.nbytes())
         return address
+
+    def _forget_the_dead(self) -> None:
+        """Storages that are gone are never asked for again; their addresses stay taken."""
+        self._blocks = {identity: block for identity, block in self._blocks.items() if not block[0].expired()}
+        self._sweep_at = max(_FEW_BLOCKS, 2 * len(self._blocks))

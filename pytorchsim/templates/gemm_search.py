@@ -18,8 +18,9 @@ from pytorchsim.templates.footprint import TemplateFootprint, footprint_of
 from pytorchsim.templates.gemm_candidates import SHORT_SUM, candidates, prescribed
 from pytorchsim.templates.gemm_cost import GemmCost, cost_of
 from pytorchsim.templates.gemm_problem import GemmFusion, GemmProblem, Part
-from pytorchsim.templates.gemm_tile import Block, GemmTile
+from pytorchsim.templates.gemm_tile import RESULT, Block, GemmTile
 from pytorchsim.templates.gemm_transfers import block_transfer
+from pytorchsim.templates.loop_program import without_buffer_names
 
 __all__ = ["Candidate", "GemmSearch", "search_gemm", "some_tile_fits"]
 
@@ -87,11 +88,15 @@ class GemmSearch:
         return tuple(best)
 
 
-@lru_cache(maxsize=512)
 def search_gemm(
     problem: GemmProblem, fusion: GemmFusion, config: NpuConfig, choices: TileChoices = NO_CHOICES
 ) -> GemmSearch:
     """The cheapest step that fits, or the prescribed one if it fits. ConfigError: a prescribed tile is impossible."""
+    return _search(problem, _unnamed(fusion), config, choices)
+
+
+@lru_cache(maxsize=128)
+def _search(problem: GemmProblem, fusion: GemmFusion, config: NpuConfig, choices: TileChoices) -> GemmSearch:
     sizes = choices.of(problem.m, problem.n, problem.k) if problem.simple else ()
     tiles = prescribed(problem, fusion, config, dict(sizes)) if sizes else candidates(problem, fusion, config)
     found, cheapest, moves = [], math.inf, _Moves(problem)
@@ -111,6 +116,11 @@ def some_tile_fits(
     problem: GemmProblem, fusion: GemmFusion, config: NpuConfig, choices: TileChoices = NO_CHOICES
 ) -> bool:
     """Whether `search_gemm` would find a tile: what fusion asks, again and again, without ranking anything."""
+    return _some_tile_fits(problem, _unnamed(fusion), config, choices)
+
+
+@lru_cache(maxsize=1024)
+def _some_tile_fits(problem: GemmProblem, fusion: GemmFusion, config: NpuConfig, choices: TileChoices) -> bool:
     if problem.simple and choices.of(problem.m, problem.n, problem.k):
         return search_gemm(problem, fusion, config, choices).chosen is not None
     moves = _Moves(problem)
@@ -118,6 +128,11 @@ def some_tile_fits(
         not footprint_of(tile.buffers(problem, fusion, config), config).refusal and not moves.refusal(tile)
         for tile in candidates(problem, fusion, config)
     )
+
+
+def _unnamed(fusion: GemmFusion) -> GemmFusion:
+    """What a search is remembered by: layers of a model differ in names only."""
+    return GemmFusion(*without_buffer_names((fusion.tail, fusion.x, fusion.w), keep=(RESULT,)))
 
 
 class _Moves:

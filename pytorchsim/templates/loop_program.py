@@ -8,7 +8,7 @@ is the same for every point of the row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -25,6 +25,7 @@ __all__ = [
     "Store",
     "direct_load",
     "needed_operations",
+    "without_buffer_names",
 ]
 
 
@@ -229,3 +230,16 @@ def direct_load(program: LoopProgram, value: int) -> Access | None:
     if access is None or access.gathers or access.dtype not in (I32, I64) or operation.dtype != access.dtype:
         return None
     return access
+
+
+def without_buffer_names(
+    programs: Sequence[LoopProgram | None], keep: Collection[str] = ()
+) -> tuple[LoopProgram | None, ...]:
+    """The same programs with buffers named by their order, but for those of `keep`: equal for equal layers of a model.
+
+    What is decided about a program (tiles, stages) does not depend on names, and is remembered under this form.
+    """
+    accesses = (access for program in programs if program is not None for access in program.accesses())
+    named = dict.fromkeys(access.buffer for access in accesses if access.buffer not in keep)
+    names = {name: f"buffer {number}" for number, name in enumerate(named)}
+    return tuple(None if program is None else program.rename_buffers(names) for program in programs)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from pytorchsim.target.descriptor import MAX_BOUNDS, MAX_RANK
 from pytorchsim.target.dtypes import I32
 from pytorchsim.templates.footprint import TemplateFootprint
 from pytorchsim.templates.loop_buffers import loop_footprint
-from pytorchsim.templates.loop_program import Access, LoopProgram
+from pytorchsim.templates.loop_program import Access, LoopProgram, without_buffer_names
 from pytorchsim.templates.operation_costs import unit_cycles
 from pytorchsim.templates.reductions import REDUCTIONS
 from pytorchsim.templates.stages import Stage, plan_stages
@@ -129,7 +130,17 @@ def search(program: LoopProgram, stages: Sequence[Stage], config: NpuConfig, *, 
 
 
 def cheapest(program: LoopProgram, config: NpuConfig, *, row_tiles: int = 1) -> TileSearch:
-    """The tiles of stages that compute values again in each walk and of stages that keep them from walk to walk."""
+    """The tiles of stages that compute values again in each walk and of stages that keep them from walk to walk.
+
+    Pure, and remembered: long rows and the kernel itself ask, and equal layers of a model.
+    """
+    unnamed = without_buffer_names((program,))[0]
+    assert unnamed is not None
+    return _cheapest(unnamed, config, row_tiles)
+
+
+@lru_cache(maxsize=256)
+def _cheapest(program: LoopProgram, config: NpuConfig, row_tiles: int) -> TileSearch:
     plans = [plan_stages(program), plan_stages(program, keep=True)]
     found = [search(program, stages, config, row_tiles=row_tiles) for stages in dict.fromkeys(plans)]
     best = min(found, key=lambda each: each.cycles)

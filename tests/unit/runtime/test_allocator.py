@@ -52,6 +52,16 @@ def test_no_tensor_is_kept_alive() -> None:
     assert reference.expired()
 
 
+def test_storages_that_are_gone_are_forgotten() -> None:
+    allocator = DramAllocator()
+    kept = torch.zeros(64)
+    assert allocator.address(kept) == 0
+    for number in range(2000):
+        assert allocator.address(torch.zeros(64)) == (number + 1) * ALIGNMENT_BYTES
+    assert allocator.address(kept) == 0
+    assert len(allocator._blocks) < 600  # at most 256 at a time are not looked at
+
+
 def test_empty_tensors_have_addresses_of_their_own() -> None:
     allocator = DramAllocator()
     assert allocator.address(torch.zeros(0)) != allocator.address(torch.zeros(0, 3))
