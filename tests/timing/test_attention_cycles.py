@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from torch.nn import functional
 
 import pytorchsim
+
+pytestmark = pytest.mark.usefixtures("memory")
 
 
 def attention(heads: int, queries: int, keys: int, size: int, groups: int = 0, **options: Any) -> dict[str, Any]:

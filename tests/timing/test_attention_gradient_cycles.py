@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch.nn import functional
 
 import pytorchsim
+
+pytestmark = pytest.mark.usefixtures("memory")
 
 
 def test_gradients_of_512_move_nothing_as_large_as_the_scores() -> None:

@@ -14,6 +14,8 @@ from torch.nn import functional
 
 import pytorchsim
 
+pytestmark = pytest.mark.usefixtures("memory")
+
 SQUARE = 2048 * 2048
 DRAM_BYTES_PER_CYCLE = 512
 PER_LANE = SQUARE // 128

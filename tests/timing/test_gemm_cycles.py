@@ -34,6 +34,7 @@ def floor_cycles(m: int, k: int, n: int) -> float:
     return max(arrays, dram)
 
 
+@pytest.mark.usefixtures("memory")
 def test_product_of_512() -> None:
     # Three matrices of 1 MiB at 512 B/cycle: 6144 cycles; the arrays need 512 x 4 x 4 / 2 = 4096.
     # Not hidden: before the first step X and W of half of K and N, 1024 + 512 cycles, with a round trip of 124; after
@@ -48,11 +49,13 @@ def test_product_of_512() -> None:
     assert kernel["tile"]["arrays"] == 2
 
 
+@pytest.mark.usefixtures("memory")
 def test_product_of_2048() -> None:
     # The arrays need 2048 x 16 x 16 / 2 = 262144 cycles, DRAM 98304.
     assert 262_144 <= product(2048, 2048, 2048)["cycles"] <= 1.25 * floor_cycles(2048, 2048, 2048)
 
 
+@pytest.mark.usefixtures("memory")
 def test_product_of_1024() -> None:
     # The arrays need 1024 x 8 x 8 / 2 = 32768 cycles, DRAM 24576.
     assert 32_768 <= product(1024, 1024, 1024)["cycles"] <= 1.4 * floor_cycles(1024, 1024, 1024)
@@ -93,9 +96,10 @@ def test_the_estimate_is_close() -> None:
         assert kernel["cycles"] == pytest.approx(estimate, rel=0.05)
 
 
-def test_few_rows_are_bound_by_their_weights() -> None:
-    # One row by 1024 x 1024 weights: 4 MiB at 512 B/cycle, 8192 cycles.
-    assert 8192 <= product(1, 1024, 1024)["cycles"] <= 1.15 * 8192
+def test_few_rows_are_bound_by_their_weights(memory: str) -> None:
+    # One row by 1024 x 1024 weights: 4 MiB at 512 B/cycle, 8192 cycles. With banks: a block of weights is a part
+    # of each row of W, so that a row of DRAM is opened for eight bursts (docs/memory.md).
+    assert 8192 <= product(1, 1024, 1024)["cycles"] <= (1.35 if memory == "banked" else 1.15) * 8192
 
 
 def test_half_precision_moves_half_the_bytes() -> None:

@@ -30,19 +30,20 @@ def inputs(rows: int = 1024, columns: int = 429) -> tuple[torch.Tensor, torch.Te
     return torch.randn(rows, columns), torch.randn(rows, columns)
 
 
-def test_a_large_elementwise_kernel_streams_at_dram_bandwidth() -> None:
+def test_a_large_elementwise_kernel_streams_at_dram_bandwidth(memory: str) -> None:
     # 1024 x 429 floats: two tensors in, one out, 1757184 bytes each, all aligned: 5271552 / 512 = 10296 cycles of data.
     # Around it: one descriptor and round trip before the first tile and one behind the last store (2 x 124), the last
-    # tile's computation; nothing else may show.
+    # tile's computation; nothing else may show. With banks rows are opened and the bus is turned, too (docs/memory.md).
     report = measure(*inputs())
     (kernel,) = report["kernels"]
     assert (kernel["bytes_read"], kernel["bytes_written"]) == (2 * 1_757_184, 1_757_184)
     assert kernel["burst_bytes"] == 3 * 1_757_184
-    assert 10_296 <= kernel["cycles"] <= 1.03 * (10_296 + 2 * 124)
+    assert 10_296 <= kernel["cycles"] <= (1.15 if memory == "banked" else 1.03) * (10_296 + 2 * 124)
     assert kernel["bound_by"] == "dram"
     assert kernel["dram_utilisation"] == pytest.approx(10_296 / kernel["cycles"], abs=1e-3)
 
 
+@pytest.mark.usefixtures("memory")
 def test_a_small_kernel_is_bound_by_latency() -> None:
     # 4 KiB per tensor: 24 cycles of data, at least two round trips of 124 (loads, then the store).
     report = measure(*inputs(32, 32))
@@ -96,6 +97,7 @@ def test_same_cycles_in_two_processes() -> None:
     assert "cycles" in outputs.pop()
 
 
+@pytest.mark.usefixtures("memory")
 def test_cores_share_one_memory() -> None:
     # Bound by DRAM: more cores cannot be faster than its 10296 cycles, and move the same bytes.
     tensors = inputs()

@@ -8,6 +8,8 @@ from benchmarks.accuracy import MEAN_LIMIT, ROW_LIMIT, figures, measure
 from benchmarks.workloads import workload
 from pytorchsim.config import load_config
 
+pytestmark = pytest.mark.usefixtures("memory")
+
 ROWS = [row for row in figures()[1] if workload(row[0]).array_bound]
 
 
