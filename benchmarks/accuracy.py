@@ -21,7 +21,7 @@ import torch
 import pytorchsim
 from benchmarks.workloads import Workload, workload
 from pytorchsim.config import NpuConfig, load_config
-from pytorchsim.errors import PyTorchSimError
+from pytorchsim.errors import ConfigError, PyTorchSimError
 
 FIGURES = Path(__file__).parent / "tpuv3_cycles.csv"
 BEGIN_MARK = "<!-- generated: `python -m benchmarks.accuracy --write docs/accuracy.md` -->"
@@ -173,7 +173,10 @@ def main() -> None:
     parser.add_argument("--case", action="append", help="only this row; may be given several times")
     parser.add_argument("--write", type=Path, help="a page whose generated part is replaced")
     arguments = parser.parse_args()
-    config = load_config(arguments.config)
+    try:
+        config = load_config(arguments.config)
+    except ConfigError as error:
+        parser.error(str(error))
     simulators, known = figures()
     names = [row[0] for row in known]
     if unknown := [name for name in arguments.case or () if name not in names]:

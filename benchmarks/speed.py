@@ -27,6 +27,8 @@ from torch import nn
 import pytorchsim
 from benchmarks import memory
 from benchmarks.length import in_fresh_process
+from pytorchsim.config import load_config
+from pytorchsim.errors import ConfigError
 
 REPEATS = 7
 
@@ -134,6 +136,10 @@ def main() -> None:
     parser.add_argument("--config", default="tpuv3")
     parser.add_argument("--case", choices=CASES)
     arguments = parser.parse_args()
+    try:
+        load_config(arguments.config)
+    except ConfigError as error:
+        parser.error(str(error))
     if arguments.case:
         print(json.dumps(measure(arguments.case, arguments.config)))
         return

@@ -132,7 +132,7 @@ class Report:
             ) from error
 
     def print(self) -> None:
-        """Print the table on stdout, as wide as the terminal; where there is none, 120 columns wide."""
+        """Print the table on stdout, as wide as the terminal; where there is none, 160 columns wide."""
         from rich.console import Console
 
         from pytorchsim.report.table import tables

@@ -28,7 +28,10 @@ _LEGEND = (
 )
 
 _WIDE = 110
-"""Columns of text from which on the kernel table has every column."""
+"""Columns of text from which on the kernel table has every column that every machine has."""
+
+_MORE = 10
+"""What each column more takes, of the L2 and of the network: the lines below the totals have them anyway."""
 
 
 def tables(report: Report, width: int) -> Iterator[Table | Text]:
@@ -42,7 +45,7 @@ def tables(report: Report, width: int) -> Iterator[Table | Text]:
         if not report.error:
             yield Text(NOTHING_RAN)
         return
-    yield _kernel_table(report, wide=width >= _WIDE)
+    yield _kernel_table(report, width)
     yield from _totals(report)
     if report.host_ops:
         yield _host_op_table(report)
@@ -54,12 +57,12 @@ def tables(report: Report, width: int) -> Iterator[Table | Text]:
             yield Text(_LEGEND)
 
 
-def _kernel_table(report: Report, *, wide: bool) -> Table:
+def _kernel_table(report: Report, width: int) -> Table:
     machine = report.config["name"] if report.config else ""
     table = Table(title=f"Kernels on {machine}", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     total = report.cycles or 0
     cells = [_kernel_cells(row, total) for row in report.kernels]
-    columns = _kernel_columns(report, wide)
+    columns = _kernel_columns(report, width)
     for name in columns:
         numeric = name in _NUMERIC
         whole = numeric or name in ("bound by", "kernel")
@@ -74,12 +77,14 @@ def _kernel_table(report: Report, *, wide: bool) -> Table:
 _NUMERIC = ("runs", "cycles", "share", "compute", "DRAM", "L2 hits", "network", "read", "written")
 
 
-def _kernel_columns(report: Report, wide: bool) -> tuple[str, ...]:
+def _kernel_columns(report: Report, width: int) -> tuple[str, ...]:
+    wide = width >= _WIDE
     left = ("kernel", "origins", "shape", "runs") if wide else ("kernel", "shape")
     share = ("share",) if wide else ()
-    l2 = ("L2 hits",) if report.l2 else ()
-    links = ("network",) if report.network and report.network.busiest_link else ()
-    return (*left, "cycles", *share, "bound by", "compute", "DRAM", *l2, *links, "read", "written")
+    links = report.network is not None and report.network.busiest_link is not None
+    more = [name for name, there in (("L2 hits", report.l2 is not None), ("network", links)) if there]
+    shown = more if width >= _WIDE + _MORE * len(more) else []
+    return (*left, "cycles", *share, "bound by", "compute", "DRAM", *shown, "read", "written")
 
 
 def _kernel_cells(row: KernelRow, total_cycles: int) -> dict[str, str]:

@@ -38,3 +38,10 @@ def test_a_case_that_does_not_exist(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "gemm" in run(name, ["--case", "no such case"], monkeypatch, capsys)
+
+
+@pytest.mark.parametrize("name", ["accuracy", "speed"])
+def test_a_config_that_does_not_exist(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "Did you mean 'tpuv3'" in run(name, ["--config", "tpuv33"], monkeypatch, capsys)

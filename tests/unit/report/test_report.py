@@ -322,6 +322,23 @@ def test_table_fits_the_terminal(width: int) -> None:
         assert any("123,456,789" in line and "compute" in line for line in lines)
 
 
+@pytest.mark.parametrize("width", [40, 80, 110, 120, 130])
+def test_the_table_of_a_machine_with_links_and_l2_fits_too(width: int) -> None:
+    from rich.console import Console
+
+    from pytorchsim.report.table import tables
+
+    machine = load_config({"network": {"kind": "mesh"}, "l2": {"kind": "shared"}})
+    measured = with_memory_path(timing(123_456_789), {"router 10 to 11": 300}, read_hits=30, read_misses=10)
+    report = report_of(CallRecord([graph(launch("add_mul_sub_sigmoid_relu_27", measured), config=machine)]))
+    text = io.StringIO()
+    for part in tables(report, width):
+        Console(file=text, width=width, color_system=None).print(part)
+    assert max(map(len, text.getvalue().splitlines())) <= width
+    assert ("L2 hits" in text.getvalue()) == (width == 130)
+    assert "30 bursts hit" in " ".join(text.getvalue().split())
+
+
 @pytest.mark.parametrize("path", ["no/such/folder/kernels.csv", "."])
 def test_a_path_that_cannot_be_written(tmp_path: Path, path: str) -> None:
     with pytest.raises(ReportError, match=r"cannot be written to .*; name a file in a folder") as caught:
