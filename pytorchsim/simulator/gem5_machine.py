@@ -34,6 +34,7 @@ _MEMORY = (
 )  # fmt: skip
 _MISC = ("IprAccess", "InstPrefetch")
 _WIDE = 8
+_GROUP = 8  # registers of one instruction at most
 
 
 @dataclass(frozen=True)
@@ -148,11 +149,14 @@ def _lane_units(config: NpuConfig) -> tuple[FunctionalUnit, ...]:
     def vector(cycles: int, *op_classes: str) -> FunctionalUnit:
         return FunctionalUnit(op_classes, latency.vector_units, beats - 1 + cycles, beats)
 
-    def queues(number: int, twin: Twin) -> FunctionalUnit:
-        """`number` queues of an array: `queue_entries` rows at once, one per cycle in the long run. Each unit has room
-        for a register's rows and is free again when the array has taken as many as all units hold."""
-        entries = config.array.queue_entries
-        return FunctionalUnit((twin.op_class,), number * max(1, entries // rows), 1, max(rows, entries))
+    def queued(op_class: str, places: int, cycles: int, latency: int, number: int = 1) -> FunctionalUnit:
+        """`number` units that take a register every `cycles`, each with `places` for registers in front. MinorCPU has
+        nowhere to wait but issue, where all that follows waits, too; so each place is a unit that is free again when
+        all places have had their turn."""
+        return FunctionalUnit((op_class,), number * places, latency, places * cycles)
+
+    def queues(twin: Twin, number: int) -> FunctionalUnit:
+        return queued(twin.op_class, max(1, config.array.queue_entries // rows), rows, 1, number)
 
     divide, float_divide = latency.vector_div_cycles_per_beat, latency.vector_fp_div_cycles_per_beat
     return (
@@ -176,14 +180,15 @@ def _lane_units(config: NpuConfig) -> tuple[FunctionalUnit, ...]:
         ),
         vector(tree * latency.vector_fp_cycles, "SimdFloatReduceAdd"),
         FunctionalUnit(("SimdMisc",), 1, beats - 1 + latency.vector_permute_cycles, beats),
-        FunctionalUnit(("SimdDiv", "SimdSqrt"), 1, beats * divide, beats * divide),
-        FunctionalUnit(("SimdFloatDiv",), 1, beats * float_divide, beats * float_divide),
+        FunctionalUnit(("SimdSqrt",), 1, beats * divide, beats * divide),
+        queued("SimdDiv", _GROUP, beats * divide, beats * divide),
+        queued("SimdFloatDiv", _GROUP, beats * float_divide, beats * float_divide),
         # What follows has stand-ins of custom instructions.
-        FunctionalUnit((TWINS["sfu.exp"].op_class,), 1, special - 1 + latency.sfu_cycles, special),
+        queued(TWINS["sfu.exp"].op_class, _GROUP, special, special - 1 + latency.sfu_cycles),
         FunctionalUnit((TWINS["xlu.exchange"].op_class,), 1, beats - 1 + latency.xlu_cycles, beats),
-        queues(1, SHARED_PUSH),
-        queues(config.array.count, TWINS["array.push_inputs"]),
-        queues(config.array.count, TWINS["array.pop"]),
+        queues(SHARED_PUSH, 1),
+        queues(TWINS["array.push_inputs"], config.array.count),
+        queues(TWINS["array.pop"], config.array.count),
         FunctionalUnit(
             _MEMORY, min(core.scratchpad_load_ports + core.scratchpad_store_ports, core.issue_width), latency=1
         ),

@@ -33,8 +33,11 @@ if behaviour == "slow":
     print("still running", flush=True)
     time.sleep(60)
 if behaviour == "crash":
-    print("build/RISCV/arch/riscv/faults.cc:204: panic: Illegal instruction 0x5b at pc 0x10030")
-    print("Memory Usage: 660000 KBytes\\nProgram aborted at tick 51000\\n--- BEGIN LIBC BACKTRACE ---")
+    for name in ["SimdSha1Hash", "Matrix", "MatrixMov", "MatrixOP"] * 4:
+        print("src/cpu/minor/execute.cc:166: warn: No functional unit for OpClass " + name)
+    print("src/sim/simulate.cc:199: info: Entering event queue @ 0.  Starting simulation...")
+    print("src/arch/riscv/faults.cc:204: panic: Unknown instruction 0x5b at pc (0x10000=>0x10004).(0=>1)")
+    print("Memory Usage: 605108 KBytes\\nProgram aborted at tick 64000\\n--- BEGIN LIBC BACKTRACE ---")
     print("\\n".join(["gem5.fast(+0x5ae54e)[0x55e2bbf3f54e]"] * 30) + "\\n--- END LIBC BACKTRACE ---", flush=True)
     os.abort()
 if behaviour == "silent":

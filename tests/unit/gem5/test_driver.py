@@ -60,7 +60,7 @@ def test_results_are_kept_by_content(config: NpuConfig, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("behaviour", "message"),
     [
-        ("crash", r"ended with code -6 for tile function 'npu_add_0__body'(.|\n)*Illegal instruction 0x5b"),
+        ("crash", r"ended with code -6 for tile function 'npu_add_0__body'(.|\n)*Unknown instruction 0x5b"),
         ("silent", r"no result for tile function 'npu_add_0__body'(.|\n)*gem5 version"),
         ("early", r"stopped tile function 'npu_add_0__body' early: a thread reached"),
         ("slow", r"did not finish tile function 'npu_add_0__body' within 1 s(.|\n)*still running"),
