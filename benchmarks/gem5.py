@@ -85,7 +85,8 @@ def measure(name: str, config: NpuConfig) -> tuple[list[TileRow], str, str]:
 
 def render(rows: Iterable[TileRow], machine: str, version: str, pin: str, day: str) -> str:
     """The page's generated part."""
-    lines = [f"Machine {machine}, gem5 {version} (pinned {pin}), measured on {day}. Cycles of one call per set of arguments.", ""]
+    head = f"Machine {machine}, gem5 {version} (pinned {pin}), measured on {day}"
+    lines = [f"{head}. Cycles of one call per set of arguments.", ""]
     lines += ["| workload | tile function | sets | built-in | gem5 | difference |", "|---|---|---:|---:|---:|---:|"]
     lines += [
         f"| `{row.workload}` | `{row.tile}` | {row.calls} | {row.builtin:,} | {row.gem5:,}"
