@@ -124,7 +124,6 @@ def test_the_machine_is_what_the_config_says(config: NpuConfig) -> None:
     lane = json.loads(machine_json(config))
     assert lane["cpu"]["executeIssueLimit"] == 2
     assert (unit(lane, "SimdFloatMultAcc")["latency"], unit(lane, "SimdAlu")["latency"]) == (4, 2)
-    # Eight elements of a register at one per cycle.
     # A register of 8 elements, one per cycle; 8 places in front, each free again after 8 x 8 cycles.
     special = unit(lane, "SimdFloatSqrt")
     assert (special["count"], special["interval"], special["latency"]) == (8, 64, 15)
