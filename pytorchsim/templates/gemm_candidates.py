@@ -83,8 +83,9 @@ def _on_arrays(problem: GemmProblem, fusion: GemmFusion, config: NpuConfig) -> I
 
 
 def _leads(tile: GemmTile, problem: GemmProblem, fusion: GemmFusion) -> Iterator[GemmTile]:
-    """The tile with a smaller first k tile; the others take what is left in equal parts. Many result tiles have
-    no use for it: while one is multiplied, the next one's operands load."""
+    """The tile with a smaller first k tile that fills matrices, while the others take what is left in equal parts; or
+    with others that fill matrices, while it takes what is left. Many result tiles have no use for it: while one is
+    multiplied, the next one's operands load."""
     rows, columns, products = tile.counts(problem)
     few = tile.batches(problem) * rows * columns <= _FEW_RESULTS and 1 < products <= _FEW_PRODUCTS
     cut = [axis for axis, extent in enumerate(problem.k_axes) if tile.k_sizes[axis] < extent]
@@ -92,11 +93,21 @@ def _leads(tile: GemmTile, problem: GemmProblem, fusion: GemmFusion) -> Iterator
         return
     (axis,) = cut
     size, extent, unit = tile.k_sizes[axis], problem.k_axes[axis], tile.lanes if len(problem.k_axes) == 1 else 1
+    inner = prod(tile.k_sizes) // size
+
+    def led(lead: int, rest: int) -> GemmTile:
+        return replace(tile, k_sizes=(*tile.k_sizes[:axis], rest, *tile.k_sizes[axis + 1 :]), lead=lead)
+
     for matrices in _LEADS:
-        lead = matrices * tile.lanes * size // prod(tile.k_sizes)
-        if 0 < lead < size:
-            rest = -(-(extent - lead) // ((products - 1) * unit)) * unit
-            yield replace(tile, k_sizes=(*tile.k_sizes[:axis], rest, *tile.k_sizes[axis + 1 :]), lead=lead)
+        lead = matrices * tile.lanes // inner
+        if not 0 < lead < size:
+            continue
+        rest = -(-(extent - lead) // ((products - 1) * unit)) * unit
+        yield led(lead, rest)
+        filling = rest * inner // tile.lanes * tile.lanes // inner // unit * unit
+        longer = extent - (products - 1) * filling
+        if lead < longer <= filling and longer % unit == 0:
+            yield led(longer, filling)
 
 
 def _on_lanes(problem: GemmProblem, fusion: GemmFusion, config: NpuConfig) -> Iterator[GemmTile]:

@@ -178,6 +178,7 @@ def test_any_convolution(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(convolutions())
 def test_many_convolutions(case: dict[str, Any]) -> None:

@@ -57,17 +57,17 @@ def test_stages_of_64_images(extent: int, channels: int) -> None:
 
 @pytest.mark.parametrize(
     ("extent", "channels", "ratio", "banked"),
-    [(56, 64, 1.5, 1.5), (28, 128, 2.05, 2.05), (14, 256, 1.6, 1.65), (7, 512, 1.1, 1.25)],
+    [(56, 64, 1.5, 1.5), (28, 128, 2.0, 2.05), (14, 256, 1.57, 1.65), (7, 512, 1.1, 1.25)],
     ids=str,
 )
 def test_stages_of_one_image(memory: str, extent: int, channels: int, ratio: float, banked: float) -> None:
-    # Floors: arrays 7,840 and 3,528; DRAM 5,392 and 18,824. One image leaves little to overlap. 28 x 28: 42 channels
-    # load (634 cycles and a round trip of 124) before anything is multiplied; then 3 matrices, of which the arrays
+    # Floors: arrays 7,840 and 3,528; DRAM 5,392 and 18,824. One image leaves little to overlap. 28 x 28: 29 channels
+    # load (439 cycles and a round trip of 124) before anything is multiplied; then 3 matrices, of which the arrays
     # share one by rows (13 vectors of 32) and two as they are (25 vectors): 416 + 96 + 800 + 383 = 1,695; the other
-    # channels in 7 matrices: 416 + 3 x (96 + 800) + 383 = 3,487; the result is stored at the end (784 and 124): 6,848,
-    # 1.94 times the floor. What is above 1.6 no tile avoids (docs/convolution.md). 14 x 14: 56 channels load, 1,094 and
+    # channels in 7 matrices: 416 + 3 x (96 + 800) + 383 = 3,487; the result is stored at the end (784 and 124): 6,653,
+    # 1.89 times the floor. What is above 1.6 no tile avoids (docs/convolution.md). 14 x 14: 43 channels load, 840 and
     # 124; then 4, 5, 5 and 5 matrices of 224 rows, 48 per change, since two have place in the queue: 19 x 224 + 15 x 48
-    # + 4 x 383 = 6,508; 392 and 124: 8,242, 1.53 times.
+    # + 4 x 383 = 6,508; 392 and 124: 7,988, 1.48 times.
     cycles = convolution((1, channels, extent, extent), (channels, channels, 3, 3), padding=1)["cycles"]
     floor = floor_cycles(1, extent, channels)
     # With banks: 7 x 7 reads its weights in blocks, so that a row of DRAM is opened for less than four bursts
