@@ -72,7 +72,7 @@ class LaunchRecord:
 
 @dataclass
 class KernelRecord:
-    """All launches of a kernel in one run of its graph, summed: a model of many equal layers needs no more memory.
+    """All launches of a kernel, summed: a model of many equal layers needs no more memory.
 
     `timing` is None in functional mode; `stack_bytes` is the deepest stack.
     """
@@ -106,7 +106,8 @@ class KernelRecord:
 
 @dataclass
 class GraphRecord:
-    """One run of a graph. `facts`: sections of JSON entries from the frontend and scheduler, among them `host_ops`.
+    """A run of a graph, or all of them in a call (`runs`). `facts`: sections of JSON entries from the frontend and
+    scheduler, among them `host_ops`; the same object in every run of one graph.
 
     `kernels` by name, in order of first launch. `wall_seconds`: host time by stage (compile, link, functional, timing,
     host).
@@ -117,12 +118,21 @@ class GraphRecord:
     config: NpuConfig
     mode: str
     facts: Mapping[str, list[Any]]
+    runs: int = 1
     kernels: dict[str, KernelRecord] = field(default_factory=dict)
     wall_seconds: dict[str, float] = field(default_factory=dict)
 
     def add_launch(self, launch: LaunchRecord) -> None:
         """A kernel was launched."""
         self.kernels.setdefault(launch.kernel.name, KernelRecord(launch.kernel)).add(launch)
+
+    def merge(self, other: GraphRecord) -> None:
+        """Another run of the same graph."""
+        self.runs += other.runs
+        for name, kernel in other.kernels.items():
+            self.kernels.setdefault(name, KernelRecord(kernel.facts)).merge(kernel)
+        for stage, seconds in other.wall_seconds.items():
+            self.add_seconds(stage, seconds)
 
     def add_seconds(self, stage: str, seconds: float) -> None:
         """Adds host time to a stage."""
@@ -131,7 +141,7 @@ class GraphRecord:
 
 @dataclass
 class CallRecord:
-    """A top-level call: every graph run, in the order in which they began; the last backward pass included.
+    """A top-level call: every graph, in the order in which they began first; the last backward pass included.
 
     `error`: type and message of what kept a graph from being compiled or run to its end; empty where nothing did.
     """

@@ -192,7 +192,7 @@ def graph_rows(record: CallRecord) -> tuple[GraphRow, ...]:
         GraphRow(
             name=runs[0].name,
             phase=runs[0].phase,
-            runs=len(runs),
+            runs=sum(graph.runs for graph in runs),
             config=runs[0].config.name,
             config_digest=runs[0].config.digest(),
             mode=runs[0].mode,
@@ -205,7 +205,7 @@ def graph_rows(record: CallRecord) -> tuple[GraphRow, ...]:
 def host_op_rows(record: CallRecord) -> tuple[HostOpRow, ...]:
     """One row per operation on the host, by graph."""
     return tuple(
-        HostOpRow(runs[0].name, len(runs), facts)
+        HostOpRow(runs[0].name, sum(graph.runs for graph in runs), facts)
         for runs in _runs(record).values()
         for facts in runs[0].facts.get("host_ops", ())
     )

@@ -73,9 +73,22 @@ class ThreadSession:
             error = sys.exc_info()[1]  # the generated module ends its graph in a `finally`
             if error is not None and error is not active.handled:
                 self._note_error(error_text(error))
+            self._join_earlier_run(active.record)
             if self._active:
                 self._active[-1].accounted += seconds
             if active.record is record:
+                return
+
+    def _join_earlier_run(self, ended: GraphRecord) -> None:
+        """A call that runs a graph again and again, as a loop with graph breaks does, keeps one record of it."""
+        current = thread_record()
+        first = 0 if self._backward is None else self._forward_graphs
+        if current is None or all(graph is not ended for graph in current.graphs[first:]):
+            return
+        for known in current.graphs[first:]:
+            if known is not ended and known.name == ended.name and known.facts is ended.facts:
+                known.merge(ended)
+                current.graphs = [graph for graph in current.graphs if graph is not ended]
                 return
 
     def fail(self, error: str) -> None:

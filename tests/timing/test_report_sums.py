@@ -163,3 +163,15 @@ def test_a_narrow_link_is_what_bounds() -> None:
     assert product["network"]["busiest_link"].startswith("core 0 ")
     assert product["network"]["utilisation"] > 0.5
     assert product["dram_utilisation"] < 0.25
+
+
+def test_a_narrow_l2_is_what_bounds() -> None:
+    # 64 bytes per cycle for all slices, where the DRAM moves 512; nothing is read twice.
+    torch._dynamo.reset()
+    options = {"config": {"l2": {"kind": "shared", "bytes_per_cycle": 64}}, "strict": True, "mode": "timing"}
+    torch.compile(torch.relu, backend="pytorchsim", options=options)(torch.ones(300, 200))
+    (kernel,) = pytorchsim.report().to_dict()["kernels"]
+    assert kernel["bound_by"] == "l2"
+    # 240,000 bytes each way at 64 per cycle are 7,500 cycles.
+    assert kernel["l2"]["utilisation"] == pytest.approx(7_500 / kernel["cycles"], abs=1e-3)
+    assert kernel["l2"]["hits"] == 0

@@ -15,7 +15,14 @@ import pytest
 import torch
 
 from pytorchsim.config import load_config
-from pytorchsim.report.record import CallRecord, GraphRecord, set_thread_record, thread_record
+from pytorchsim.report.record import (
+    CallRecord,
+    GraphRecord,
+    KernelFacts,
+    LaunchRecord,
+    set_thread_record,
+    thread_record,
+)
 from pytorchsim.runtime.session import thread_session
 
 CONFIG = load_config("tiny")
@@ -219,3 +226,30 @@ def test_a_failed_compile_begins_a_call() -> None:
     framed("inference_before", lambda: None)()
     thread_session().fail("ConfigError: unknown")
     assert (graphs(), error()) == ([], "ConfigError: unknown")
+
+
+def test_runs_of_one_graph_in_one_call_are_one_record() -> None:
+    facts: dict[str, list[Any]] = {}
+
+    def inner() -> None:
+        record = GraphRecord("inference_inner", "inference", CONFIG, "functional", facts)
+        thread_session().begin(record)
+        facts_of_kernel = KernelFacts("npu_add_0")
+        record.add_launch(LaunchRecord(facts_of_kernel, None, {"scalar": 3}, stack_bytes=8))
+        thread_session().end(record)
+
+    def outer() -> None:
+        for _ in range(50):
+            inner()
+
+    framed("inference_outer", outer)()
+    assert graphs() == ["inference_outer", "inference_inner"]
+    record = thread_record()
+    assert record is not None
+    loop = record.graphs[1]
+    assert (loop.runs, loop.kernels["npu_add_0"].launches, loop.kernels["npu_add_0"].instructions) == (
+        50,
+        50,
+        {"scalar": 150},
+    )
+    assert loop.wall_seconds["host"] > 0
