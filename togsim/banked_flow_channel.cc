@@ -40,6 +40,7 @@ class BankedFlowChannel final : public FlowChannel {
   };
   // Rows for the direction that is not served come last.
   static constexpr int kRankBits = 44;
+  static constexpr uint64_t kFar = (uint64_t{1} << (64 - kRankBits)) - 1;
   static constexpr uint64_t kLast = uint64_t{1} << (kRankBits - 1);
 
   Clock clock_at(Tick tick) const {
@@ -58,21 +59,26 @@ class BankedFlowChannel final : public FlowChannel {
   Clock open_at(uint32_t bank, Clock from) const {
     return std::max({from, banks_.closed_ready(bank), banks_.group_activate_ready(bank)});
   }
-  // Time from `next_command_` on (below 2^20) and rank as one number to compare.
-  uint64_t key(Clock at, uint64_t rank) const { return (at - next_command_) << kRankBits | rank; }
+  // The first command of some banks; `last` is added to their ranks. Time from `next_command_` on and rank
+  // are compared as one number, which has place for times below 2^20 clocks.
   template <typename At>
-  uint64_t first(uint64_t banks, const std::array<uint64_t, 64>& ranks, At at) const {
+  Command first(uint64_t banks, const std::array<uint64_t, 64>& ranks, uint64_t last, At at) const {
     uint64_t best = ~uint64_t{0};
+    for (uint64_t rest = banks; rest; rest &= rest - 1) {
+      const auto bank = static_cast<uint32_t>(std::countr_zero(rest));
+      const uint64_t time = std::min<uint64_t>(at(bank) - next_command_, kFar);
+      best = std::min(best, time << kRankBits | ranks[bank]);
+    }
+    Command command{.known = true};
+    if (best >> kRankBits < kFar) {
+      const auto bank = static_cast<uint32_t>(best & 63);
+      return {at(bank), ranks[bank] | last, true};
+    }
     for (; banks; banks &= banks - 1) {
       const auto bank = static_cast<uint32_t>(std::countr_zero(banks));
-      best = std::min(best, key(at(bank), ranks[bank]));
+      command.consider({at(bank), ranks[bank] | last, true});
     }
-    return best;
-  }
-  template <typename At>
-  static Command command(uint64_t key, At at) {
-    if (key == ~uint64_t{0}) return {.known = true};
-    return {at(key & 63), key & ((uint64_t{1} << kRankBits) - 1), true};
+    return command;
   }
 
   // Banks that need a row: nobody of the direction that is served hits an open one, or nobody of the other
@@ -235,15 +241,15 @@ void BankedFlowChannel::choose() {
   const FlowQueue &served = queues_[draining_], &other = queues_[!draining_];
   if (!column_.known) {
     const auto at = [this, from = column_from()](uint32_t bank) { return column_at(bank, from); };
-    column_ = command(first(served.hits(), served.oldest_hits(), at), at);
+    column_ = first(served.hits(), served.oldest_hits(), 0, at);
   }
   if (close_.known && open_.known) return;
   const uint64_t need = need_row();
   const auto row = [&](uint64_t banks, auto at) {
-    uint64_t best = first(banks & served.wanted(), served.oldest(), at);
+    Command command = first(banks & served.wanted(), served.oldest(), 0, at);
     if (const uint64_t rest = banks & ~served.wanted())
-      best = std::min(best, first(rest, other.oldest(), at) | kLast);
-    return command(best, at);
+      command.consider(first(rest, other.oldest(), kLast, at));
+    return command;
   };
   if (!close_.known)
     close_ = row(need & banks_.open_banks(), [this](uint32_t bank) { return close_at(bank, next_command_); });

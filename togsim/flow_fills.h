@@ -58,7 +58,7 @@ class FlowFills {
       const Fill& fill = fills_[number];
       if (fill.back > now) return false;
       const auto found = by_burst_.find(fill.burst);
-      if (found->second == number) by_burst_.erase(found);
+      if (found != by_burst_.end() && found->second == number) by_burst_.erase(found);
       free_.push_back(number);
       return true;
     });

@@ -129,6 +129,18 @@ def test_random_and_strided_within_1_percent(name: str, base: str) -> None:
     assert fast.cycles == pytest.approx(exact.cycles, rel=0.01)
 
 
+def test_refreshes_may_be_long() -> None:
+    # Reads that come in the middle of refreshes of 2 million clocks: further away than fast fidelity counts clocks.
+    figures = {"t_rfc_clocks": 2_000_000, "t_refi_clocks": 3_000_000}
+    trace = _native.Trace()
+    trace.scalar(3_100_000)
+    trace.start(0, *random_bursts(5_000))
+    trace.wait(0)
+    exact, fast = (simulate([trace], machine(fidelity, **figures)).cycles for fidelity in ("exact", "fast"))
+    assert exact > 4_500_000
+    assert fast == pytest.approx(exact, rel=0.01)
+
+
 @pytest.mark.parametrize("base", BASES)
 @pytest.mark.parametrize("name", SHARED)
 def test_mixed_streams_within_5_percent(name: str, base: str) -> None:
