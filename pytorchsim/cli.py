@@ -27,11 +27,13 @@ app.add_typer(config_app, name="config")
 @config_app.command("list")
 def list_configs() -> None:
     """Name the presets."""
-    for name in preset_names():
+    names = preset_names()
+    width = max(map(len, names))
+    for name in names:
         config = load_config(name)
         core = config.core
         typer.echo(
-            f"{name:<8} {core.lanes:>4} lanes  {core.scratchpad_bytes_per_lane // 1024:>4} KiB per lane"
+            f"{name:<{width}} {core.lanes:>4} lanes  {core.scratchpad_bytes_per_lane // 1024:>4} KiB per lane"
             f"  {core.frequency_mhz:>5} MHz  {config.dram.bandwidth_gb_per_s:>7} GB/s"
             + ("  (default)" if name == DEFAULT_PRESET else "")
         )

@@ -18,7 +18,10 @@ class EnergyConfig(Frozen):
     Energy of control, registers, clocks and leakage is not counted."""
 
     dram_pj_per_byte: float = Field(
-        43.75, ge=0, description="Bursts. [J21]: HBM2 250 to 450 pJ per 8 bytes, the middle; DDR4 1,300."
+        43.75,
+        ge=0,
+        description="Bursts. [J21]: HBM2 250 to 450 pJ per 8 bytes, the middle; DDR4 1,300. Not part of"
+        " `dram.base`: give it with another memory.",
     )
     network_pj_per_byte: float = Field(
         6.4, ge=0, description="Between scratchpad and DRAM. Assumed: 10 mm of wire at 0.08 pJ per bit and mm."

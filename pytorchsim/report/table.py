@@ -5,7 +5,7 @@ In: a `Report`. Out: `rich` renderables: kernels, totals, host operations, what 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -23,8 +23,8 @@ _NAME_WIDTH = 18
 """Columns of text that a line of a kernel's name takes, but for longer words."""
 
 _LEGEND = (
-    "  in cycles of a tile: array, fill: systolic arrays at work, filling and draining; vector: lanes; dram: transfers;"
-    " scalar: control"
+    "  estimates of a whole launch with that tile, which the parts overlap in: array, fill: systolic arrays at work,"
+    " filling and draining; vector: lanes; dram: transfers; scalar: control"
 )
 
 _WIDE = 110
@@ -167,15 +167,24 @@ def _notes(report: Report) -> Iterator[Text]:
         for tile in row.tile_latencies:
             difference = tile.gem5_cycles / tile.builtin_cycles - 1 if tile.builtin_cycles else 0.0
             yield Text(
-                f"  {tile.tile}{tile.arguments}: built-in {tile.builtin_cycles:,} cycles, gem5 {tile.gem5_cycles:,}"
-                f" ({100 * difference:+.1f}%; gem5 {tile.gem5_version}, pinned {tile.gem5_pin})"
+                f"  {tile.tile}({_arguments(tile.arguments)}): built-in {tile.builtin_cycles:,} cycles,"
+                f" gem5 {tile.gem5_cycles:,} ({100 * difference:+.1f}%)"
             )
+    versions = {(tile.gem5_version, tile.gem5_pin) for row in report.kernels for tile in row.tile_latencies}
+    for version, pin in sorted(versions):
+        yield Text(f"  gem5 {version}, pinned {pin}; both: cycles of one call with these arguments")
     for graph in report.graphs:
         for section, entries in graph.facts.items():
             for entry in entries:
                 facts = isinstance(entry, dict)
                 detail = ", ".join(f"{key} {value}" for key, value in entry.items()) if facts else entry
                 yield Text(f"  {graph.name}, {section}: {detail}")
+
+
+def _arguments(values: Sequence[int]) -> str:
+    """Of a tile function, without the zeros behind the last one: scratchpad addresses and numbers."""
+    count = max((number for number, value in enumerate(values, 1) if value), default=0)
+    return ", ".join(str(value) if value < 1 << 16 else f"{value:#x}" for value in values[:count])
 
 
 def _broken_name(name: str) -> str:

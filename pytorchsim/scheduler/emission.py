@@ -134,7 +134,14 @@ def emit_template_kernel(
     _settle(kernel)
     wrapper: Any = V.graph.wrapper_code
     for refusal in refusals:
-        wrapper.record_fact(NOT_FUSED, {"kernel": name, "node": refusal.node, "reason": refusal.reason})
+        entry = {"kernel": name, "node": refusal.node, "operators": _operators(refusal.node), "reason": refusal.reason}
+        wrapper.record_fact(NOT_FUSED, entry)
+
+
+def _operators(node: str) -> str:
+    """What a scheduler node, or several that are fused (`op2_op3`), stand for in the model."""
+    known = V.graph.scheduler.name_to_node
+    return " ".join(origins_of([known[name] for name in node.split("_") if name in known]).operators)
 
 
 def _note_product(kernel: str, key: str) -> None:

@@ -79,10 +79,11 @@ class GemmSearch:
     @property
     def choice(self) -> tuple[str, ...]:
         """Why the best tile by estimate is the best, and what it beat."""
-        if self.chosen is None or self.chosen.cost is None:
+        chosen = self.chosen
+        if chosen is None or chosen.cost is None:
             return ()
         fitting = self.ranked
-        best = [f"tile chosen of {len(fitting)} that fit: {self.chosen.cost.describe()}"]
+        best = [f"tile chosen of {len(fitting)} that fit: {chosen.tile.label()}: {chosen.cost.describe()}"]
         if len(fitting) > 1 and fitting[1].cost:
             best.append(f"next best tile {fitting[1].tile.label()}: {fitting[1].cost.describe()}")
         return tuple(best)

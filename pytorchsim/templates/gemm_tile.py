@@ -237,8 +237,9 @@ class GemmTile:
 
     def label(self) -> str:
         """Short, for messages."""
+        stays = "nothing" if self.stationary == "none" else self.stationary.upper()
         return (
-            f"{self.m}x{self.n}x{self.k}, {self.stationary.upper()} stays"
+            f"{self.m}x{self.n}x{self.k}, {stays} stays"
             + (f", {self.deep} deep" if self.deep > 1 else "")
             + (f", {self.lead} first" if self.lead else "")
         )

@@ -21,7 +21,7 @@ from pytorchsim.config import NpuConfig, load_config
 from pytorchsim.errors import ReportError
 from pytorchsim.report.bound import CycleShares, bound_by
 from pytorchsim.report.memory_path import L2_COUNTERS, L2Traffic, NetworkTraffic
-from pytorchsim.report.record import CallRecord, GraphRecord, KernelFacts, LaunchRecord, set_thread_record
+from pytorchsim.report.record import CallRecord, GraphRecord, KernelFacts, LaunchRecord, TileLatency, set_thread_record
 from pytorchsim.report.summary import NOTHING_RAN, Report, report_of
 from pytorchsim.simulator.timing import CoreTiming, LaunchTiming
 
@@ -375,3 +375,14 @@ def test_without_a_terminal_origins_have_room(capsys: pytest.CaptureFixture[str]
     call = CallRecord([graph(replace(one, kernel=replace(one.kernel, origins=operators)))])
     for text in (str(report_of(call)), (report_of(call).print(), capsys.readouterr().out)[1]):
         assert "convolution, native_batch_norm, relu" in text, text
+
+
+def test_gem5_rows_are_calls_with_arguments_and_name_gem5_once() -> None:
+    rows = tuple(
+        TileLatency("add_0__body", (0x20000400, 0, number, 0, 0, 0, 0, 0), 40, 50, "24.0", "24.0.0.1")
+        for number in (3, 4)
+    )
+    one = replace(launch(measured=timing()), tile_latencies=rows)
+    text = str(report_of(CallRecord([graph(one)])))
+    assert "add_0__body(0x20000400, 0, 3): built-in 40 cycles, gem5 50 (+25.0%)" in text
+    assert text.count("gem5 24.0, pinned 24.0.0.1") == 1
