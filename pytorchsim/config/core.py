@@ -41,8 +41,8 @@ class CoreConfig(Frozen):
     stack_reserve_bytes: int = Field(
         4096, gt=0, multiple_of=32, description="Top of the slice kept for the stack, in bytes, a multiple of 32."
     )
-    scratchpad_load_ports: int = Field(2, ge=1, description="Loads per lane and cycle.")
-    scratchpad_store_ports: int = Field(1, ge=1, description="Stores per lane and cycle.")
+    scratchpad_load_ports: int = Field(2, ge=1, le=8, description="Loads per lane and cycle.")
+    scratchpad_store_ports: int = Field(1, ge=1, le=8, description="Stores per lane and cycle.")
     scratchpad_port_bytes: PowerOfTwo = Field(32, ge=4, description="Bytes per port access.")
     sfu_elements_per_cycle: int = Field(1, ge=1, description="Special functions per lane and cycle.")
     launch_cycles: int = Field(0, ge=0, description="Cycles from one kernel's end to the next one's start.")
@@ -71,7 +71,9 @@ class ArrayConfig(Frozen):
     """Systolic arrays of a core, each `lanes x lanes`, weight stationary."""
 
     count: int = Field(2, ge=1, le=5, description="Arrays per core.")
-    queue_entries: int = Field(256, ge=1, description="Entries of the input and output queues, in rows.")
+    queue_entries: int = Field(
+        256, ge=2, description="Entries of the input and output queues, in rows: at least a push or pop, two rows."
+    )
 
 
 class DmaConfig(Frozen):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, cast, get_args
 
+from pytorchsim.config.paths import user_path
 from pytorchsim.errors import ConfigError, PyTorchSimWarning
 
 __all__ = ["PREFIX", "VARIABLES", "Environment", "LogLevel", "Variable", "given_variables", "read_environment"]
@@ -113,14 +114,14 @@ def _positive(text: str) -> int:
 
 
 def _directory(text: str) -> Path:
-    path = Path(text).expanduser().absolute()
+    path = user_path(text).absolute()
     if path.exists() and not path.is_dir():
         raise ValueError(f"{path} is not a directory")
     return path
 
 
 def _program(text: str) -> Path:
-    path = Path(text).expanduser().absolute()
+    path = user_path(text).absolute()
     if not (path.is_file() and os.access(path, os.X_OK)):
         raise ValueError(f"{path} is not an executable file")
     return path

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel, ValidationError
 
 from pytorchsim.config.model import NpuConfig
+from pytorchsim.config.paths import user_path
 from pytorchsim.errors import ConfigError
 
 __all__ = ["DEFAULT_PRESET", "ConfigSource", "dram_names", "key_paths", "load_config", "preset_names"]
@@ -78,7 +79,7 @@ def _load_named(name: str, folder: Path, seen: tuple[str, ...]) -> tuple[dict[st
         identity = f"preset {name!r}"
         text = (resources.files("pytorchsim.config") / "presets" / f"{name}.yaml").read_text(encoding="utf-8")
         return _resolve_text(text, identity, folder, seen), identity
-    path = (folder / Path(name).expanduser()).absolute()
+    path = (folder / user_path(name)).absolute()
     if not path.is_file():
         raise ConfigError(_unknown_name(name, path))
     try:

@@ -39,7 +39,7 @@ class NpuConfig(Frozen):
     """The whole machine."""
 
     name: str = Field("tpuv3", min_length=1, description="Name in reports; part of the digest.")
-    cores: int = Field(1, ge=1, description="Cores that share the DRAM.")
+    cores: int = Field(1, ge=1, le=1024, description="Cores that share the DRAM.")
     core: CoreConfig = CoreConfig()
     latency: LatencyConfig = LatencyConfig()
     minor: MinorConfig = MinorConfig()
@@ -61,7 +61,10 @@ class NpuConfig(Frozen):
         " banks and buses (docs/timing_model.md has the error). With ideal memory and network both are the same.",
     )
     instruction_budget: int = Field(
-        10_000_000_000, gt=0, description="Instructions of one launch after which it is stopped as endless."
+        10_000_000_000,
+        gt=0,
+        le=(1 << 63) - 1,
+        description="Instructions of one launch after which it is stopped as endless.",
     )
 
     @property

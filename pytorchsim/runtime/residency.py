@@ -25,7 +25,7 @@ class Residency:
     """The L2 of one machine during one call."""
 
     def __init__(self, config: NpuConfig) -> None:
-        self.state = L2State(config)
+        self.state = L2State(config) if config.l2.kind == "shared" else None
         self._room_bytes = config.l2.size_bytes * (config.l2.ways - 1) // config.l2.ways
         self._written: tuple[Range, ...] = ()
 

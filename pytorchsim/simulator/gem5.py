@@ -8,6 +8,7 @@ kept by content. Assumes: gem5's syscall emulation of a static RISC-V binary; no
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import subprocess
 import tempfile
@@ -18,6 +19,7 @@ from typing import NamedTuple
 
 from pytorchsim.config.environment import read_environment
 from pytorchsim.config.model import NpuConfig
+from pytorchsim.config.paths import user_path
 from pytorchsim.errors import Gem5Error, Gem5VersionWarning, SetupError
 from pytorchsim.mlir.cache import ContentStore
 from pytorchsim.simulator.gem5_machine import fill_and_drain_cycles, machine_json
@@ -64,9 +66,9 @@ def find_gem5(config: NpuConfig | None = None) -> Path:
         SetupError: neither names one, or the config's is not an executable file.
     """
     if config is not None and config.gem5:
-        path = Path(config.gem5).expanduser()
-        if not path.is_file():
-            raise SetupError(f"gem5: {path} (config key 'gem5') does not exist; name the gem5 binary")
+        path = user_path(config.gem5)
+        if not (path.is_file() and os.access(path, os.X_OK)):
+            raise SetupError(f"gem5: {path} (config key 'gem5') is not an executable file; name the gem5 binary")
         return path
     binary = read_environment().gem5
     if binary is None:
@@ -160,7 +162,13 @@ def parse_ticks(output: str, name: str) -> int:
 def _run(command: list[str], what: str, timeout_seconds: int) -> str:
     try:
         result = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout_seconds, check=False
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",  # of a crash, anything may be the last line
+            timeout=timeout_seconds,
+            check=False,
         )
     except subprocess.TimeoutExpired as error:
         output = error.stdout.decode(errors="replace") if isinstance(error.stdout, bytes) else error.stdout or ""

@@ -232,3 +232,9 @@ def test_the_simulator_refuses_them_too(wrong: dict[str, int]) -> None:
         setattr(params.l2, name, value)
     with pytest.raises(ValueError, match="L2"):
         _native.L2Tags(params.l2, BURST)
+
+
+def test_figures_of_an_l2_that_is_not_there_do_not_matter() -> None:
+    config = {"base": "tiny", "l2": {"line_bytes": 32}, "dram": {"burst_bytes": 64}}
+    compiled = torch.compile(lambda x: x + 1, backend="pytorchsim", options={"config": config, "strict": True})
+    assert compiled(torch.zeros(10)).tolist() == [1.0] * 10

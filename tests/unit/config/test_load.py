@@ -134,6 +134,10 @@ def test_refusals_say_where_and_what_instead(source: Any, message: str) -> None:
         ({"dram": {"bandwidth_gb_per_s": float("nan")}}, r"dram\.bandwidth_gb_per_s: .*finite"),
         ({"dram": {"kind": "hbm9"}}, r"dram\.kind: .*got 'hbm9'"),
         ({"name": ""}, r"name: .*at least 1 character"),
+        ({"dma": {"issue_cycles": 1 << 32}}, r"dma\.issue_cycles: at most 1,048,576; check the unit, got 4294967296"),
+        ({"energy": {"mac_int8_pj": 1e9}}, r"energy\.mac_int8_pj: at most 1,048,576"),
+        ({"core": {"scratchpad_load_ports": 9}}, r"core\.scratchpad_load_ports: .*less than or equal to 8, got 9"),
+        ({"array": {"queue_entries": 1}}, r"array\.queue_entries: .*greater than or equal to 2, got 1"),
     ],
 )
 def test_values_are_checked_and_never_coerced(values: dict[str, Any], message: str) -> None:
@@ -177,6 +181,24 @@ def test_a_config_is_frozen_and_hashable() -> None:
     with pytest.raises(ValueError, match="frozen"):
         config.cores = 2  # type: ignore[misc]
     assert hash(config) == hash(load_config("tiny"))
+
+
+def is_figure(path: str) -> bool:
+    value: Any = load_config()
+    for part in path.split("."):
+        value = getattr(value, part)
+    return not isinstance(value, str | bool)
+
+
+@pytest.mark.parametrize("figure", [-1, 1 << 64, 10**30, float("nan"), float("inf"), 1e308])
+@pytest.mark.parametrize("path", filter(is_figure, key_paths()))
+def test_no_key_takes_a_figure_of_no_machine(path: str, figure: float) -> None:
+    """What would overflow the simulator's numbers, or run without end, is refused before anything runs."""
+    values: Any = figure
+    for part in reversed(path.split(".")):
+        values = {part: values}
+    with pytest.raises(ConfigError, match=path.replace(".", r"\.")):
+        load_config(values)
 
 
 @given(st.sampled_from(sorted(set(key_paths()) - {"name", "gem5"})), st.text(max_size=8))

@@ -10,7 +10,7 @@ import pytest
 
 from pytorchsim.config import load_config
 from pytorchsim.config.model import NpuConfig
-from pytorchsim.errors import Gem5Error, Gem5VersionWarning, SetupError
+from pytorchsim.errors import ConfigError, Gem5Error, Gem5VersionWarning, SetupError
 from pytorchsim.mlir.cache import ContentStore
 from pytorchsim.simulator import gem5 as driver
 from pytorchsim.simulator.gem5_program import TileCall
@@ -90,8 +90,26 @@ def test_no_binary_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTORCHSIM_GEM5", raising=False)
     with pytest.raises(SetupError, match=r"set PYTORCHSIM_GEM5 .* 24\.0\.0\.1 .* third_party/gem5/README\.md"):
         driver.find_gem5(load_config("tpuv3"))
-    with pytest.raises(SetupError, match=r"/no/such/gem5 \(config key 'gem5'\) does not exist"):
+    with pytest.raises(SetupError, match=r"/no/such/gem5 \(config key 'gem5'\) is not an executable file"):
         driver.find_gem5(load_config({"gem5": "/no/such/gem5"}))
+
+
+@pytest.mark.parametrize("path", ["~nosuchuser0/gem5", "/", __file__])
+def test_a_path_that_is_no_program_is_a_typed_error(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    monkeypatch.delenv("PYTORCHSIM_GEM5", raising=False)
+    with pytest.raises(SetupError, match=r"config key 'gem5'\) is not an executable file"):
+        driver.find_gem5(load_config({"gem5": path}))
+    monkeypatch.setenv("PYTORCHSIM_GEM5", path)
+    with pytest.raises(ConfigError, match=r"PYTORCHSIM_GEM5.*is not an executable file"):
+        driver.find_gem5()
+
+
+def test_output_that_is_no_text_is_shown_as_far_as_it_is(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text("#!/bin/sh\nprintf 'garbage \\377\\376\\n'\nexit 1\n")
+    other.chmod(0o755)
+    with pytest.raises(Gem5Error, match=r"code 1 for its version; its last lines:\n  garbage \ufffd"):
+        driver.gem5_version(other)
 
 
 def test_something_else_than_gem5_is_refused(tmp_path: Path) -> None:
