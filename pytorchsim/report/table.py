@@ -34,6 +34,10 @@ _MORE = 10
 """What each column more takes, of the L2 and of the network: the lines below the totals have them anyway."""
 
 
+_MOSTLY_IDLE = 0.25
+"""Share of the cores' cycles from which on a note says that they are done and wait for the others."""
+
+
 def tables(report: Report, width: int) -> Iterator[Table | Text]:
     """The parts of a report, from top to bottom, for `width` columns of text."""
     from pytorchsim.report.summary import NOTHING_RAN
@@ -162,6 +166,12 @@ def _notes(report: Report) -> Iterator[Text]:
     for row in report.kernels:
         for reason in row.facts.reasons:
             yield Text(f"  {row.facts.name}: {reason}")
+        idle = row.shares.idle_cycles / (row.shares.total_cycles or 1)
+        if idle >= _MOSTLY_IDLE and report.config:
+            cores = report.config["cores"]
+            yield Text(
+                f"  {row.facts.name}: its tiles do not fill {cores} cores, which are idle {_percent(idle)} of the time"
+            )
         if row.assumed_indices:
             yield Text(f"  {row.facts.name}: {row.assumed_indices} indices were assumed, timing mode has no data")
         for tile in row.tile_latencies:

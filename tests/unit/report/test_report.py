@@ -386,3 +386,14 @@ def test_gem5_rows_are_calls_with_arguments_and_name_gem5_once() -> None:
     text = str(report_of(CallRecord([graph(one)])))
     assert "add_0__body(0x20000400, 0, 3): built-in 40 cycles, gem5 50 (+25.0%)" in text
     assert text.count("gem5 24.0, pinned 24.0.0.1") == 1
+
+
+def test_idle_cores_are_a_note() -> None:
+    """Of a core's 1,000 cycles 400 are idle; with 200 nothing is said."""
+    texts = [
+        str(
+            report_of(CallRecord([graph(launch(measured=timing(tile=800 - idle, idle=idle, scalar=0, load_wait=150)))]))
+        )
+        for idle in (400, 200)
+    ]
+    assert ["idle 40.0% of the time" in text for text in texts] == [True, False]
