@@ -55,9 +55,10 @@ def _computed_by(node: BaseSchedulerNode) -> Iterable[torch.fx.Node]:
     Inductor's own `origins` hold everything that was inlined when the node was lowered, also what was realised as a
     buffer afterwards, because others use it, too.
     """
-    known = {origin for origin in getattr(node.node, "origins", ()) if origin.op == "call_function"}
+    known = _without_readers(node)
     buffers = [V.graph.name_to_buffer.get(dependence.name) for dependence in node.read_writes.reads]
     loaded = {buffer.origin_node for buffer in buffers if buffer is not None}
+    loaded |= {fx for dependence in node.read_writes.reads for fx in _copied_into(dependence.name)}
     last: torch.fx.Node | None = getattr(node.node, "origin_node", None)
     # A lowering that makes several nodes of one operation names it for one of them, or for none.
     waiting = [last] if last is not None and last in known else _ends(known)
@@ -70,6 +71,30 @@ def _computed_by(node: BaseSchedulerNode) -> Iterable[torch.fx.Node]:
         found.update(inner)
         waiting.extend(inner)
     return found
+
+
+def _calls(node: BaseSchedulerNode) -> set[torch.fx.Node]:
+    return {origin for origin in getattr(node.node, "origins", ()) if origin.op == "call_function"}
+
+
+def _without_readers(node: BaseSchedulerNode) -> set[torch.fx.Node]:
+    """The FX nodes of `node`. An operand that Inductor copied while it lowered a template has the template's, too."""
+    known = _calls(node)
+    if node.is_template() or getattr(node.node, "origin_node", None) is not None:
+        return known
+    readers = [user.node for output in node.get_outputs() for user in output.users]
+    templates = [reader for reader in readers if isinstance(reader, BaseSchedulerNode) and reader.is_template()]
+    return known - {end for reader in templates for end in _ends(_calls(reader))} or known
+
+
+def _copied_into(buffer: str) -> list[torch.fx.Node]:
+    """What a buffer stands for that is such a copy; empty for others."""
+    scheduled = V.graph.scheduler.name_to_buf.get(buffer)
+    node = None if scheduled is None else scheduled.defining_op
+    if node is None:
+        return []
+    known = _without_readers(node)
+    return _ends(known) if known != _calls(node) else []
 
 
 def _ends(nodes: Collection[torch.fx.Node]) -> list[torch.fx.Node]:

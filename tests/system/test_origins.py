@@ -44,3 +44,10 @@ def test_a_chain_of_kernels_does_not_pile_up_its_history() -> None:
         return x
 
     assert origins(chain, torch.ones(24, 24)) == [["mm", "exp"], ["mm", "tanh"], ["mm", "sin"]]
+
+
+def test_an_operand_that_was_copied_for_a_convolution_is_no_part_of_it() -> None:
+    def pooled(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.conv2d(torch.nn.functional.avg_pool2d(x.exp(), 2), w)
+
+    assert origins(pooled, torch.ones(1, 4, 8, 8), torch.ones(4, 4, 3, 3)) == [["exp", "avg_pool2d"], ["convolution"]]
