@@ -27,7 +27,7 @@ class CoreConfig(Frozen):
     lanes: PowerOfTwo = Field(128, ge=2, le=1024, description="Vector lanes, a power of two.")
     vlen_bits: PowerOfTwo = Field(256, ge=128, le=4096, description="RVV VLEN of a lane in bits, a power of two.")
     datapath_bits: PowerOfTwo = Field(256, ge=32, description="Bits one lane computes per cycle.")
-    issue_width: int = Field(2, ge=1, description="Instructions issued per cycle, in order.")
+    issue_width: int = Field(2, ge=1, le=64, description="Instructions issued per cycle, in order.")
     max_lmul: PowerOfTwo = Field(
         8, ge=1, le=8, description="Registers that kernels group to one vector at most (LMUL), a power of two."
     )

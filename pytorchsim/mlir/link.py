@@ -50,30 +50,40 @@ def find_linker() -> str:
 def link(objects: Mapping[str, bytes], buffer_addresses: Mapping[str, int]) -> bytes:
     """Link `objects` (in order) with each buffer symbol at its address. CompileError: what the linker says."""
     linker = find_linker()
-    with tempfile.TemporaryDirectory(prefix="pytorchsim-link-") as name:
-        folder = Path(name)
-        files = []
-        for number, data in enumerate(objects.values()):
-            # Numbers, not names: a function's name may be longer than a file's.
-            files.append(f"{number:04d}.o")
-            folder.joinpath(files[-1]).write_bytes(data)
-        folder.joinpath("program.ld").write_text(_SCRIPT, encoding="ascii")
-        # Options in a response file: a graph has more buffers than a command line may be long.
-        options = [f"--defsym={symbol}={address:#x}" for symbol, address in buffer_addresses.items()]
-        folder.joinpath("options").write_text("\n".join([*options, *files]), encoding="ascii")
-        command = [linker, "-static", "--no-relax", "--build-id=none", "--script=program.ld", "--output=program.elf"]
-        try:
-            done = subprocess.run(
-                [*command, "@options"],
-                cwd=folder,
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=_TIMEOUT_SECONDS,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise CompileError(f"{linker} did not run: {error}", stage="link") from error
-        if done.returncode != 0:
-            names = ", ".join(f"{file} = {function}" for file, function in zip(files, objects, strict=True))
-            raise CompileError(f"the linker refuses: {done.stderr.strip()} ({names})", stage="link")
-        return folder.joinpath("program.elf").read_bytes()
+    try:
+        with tempfile.TemporaryDirectory(prefix="pytorchsim-link-") as folder:
+            return _link_in(Path(folder), linker, objects, buffer_addresses)
+    except OSError as error:
+        raise CompileError(
+            f"the folder for temporary files, {tempfile.gettempdir()}, cannot be used: {error}; free space there or set"
+            " TMPDIR to another folder",
+            stage="link",
+        ) from error
+
+
+def _link_in(folder: Path, linker: str, objects: Mapping[str, bytes], buffer_addresses: Mapping[str, int]) -> bytes:
+    files = []
+    for number, data in enumerate(objects.values()):
+        # Numbers, not names: a function's name may be longer than a file's.
+        files.append(f"{number:04d}.o")
+        folder.joinpath(files[-1]).write_bytes(data)
+    folder.joinpath("program.ld").write_text(_SCRIPT, encoding="ascii")
+    # Options in a response file: a graph has more buffers than a command line may be long.
+    options = [f"--defsym={symbol}={address:#x}" for symbol, address in buffer_addresses.items()]
+    folder.joinpath("options").write_text("\n".join([*options, *files]), encoding="ascii")
+    command = [linker, "-static", "--no-relax", "--build-id=none", "--script=program.ld", "--output=program.elf"]
+    try:
+        done = subprocess.run(
+            [*command, "@options"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_TIMEOUT_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CompileError(f"{linker} did not run: {error}", stage="link") from error
+    if done.returncode != 0:
+        names = ", ".join(f"{file} = {function}" for file, function in zip(files, objects, strict=True))
+        raise CompileError(f"the linker refuses: {done.stderr.strip()} ({names})", stage="link")
+    return folder.joinpath("program.elf").read_bytes()

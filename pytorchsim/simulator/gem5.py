@@ -142,9 +142,12 @@ class Gem5:
         script = support_file("lane_core.py")
         with tempfile.TemporaryDirectory(prefix="pytorchsim-gem5-") as folder:
             machine, binary = Path(folder) / "machine.json", Path(folder) / "tile"
-            machine.write_text(self._machine, encoding="utf-8")
-            binary.write_bytes(program)
-            binary.chmod(0o755)
+            try:
+                machine.write_text(self._machine, encoding="utf-8")
+                binary.write_bytes(program)
+                binary.chmod(0o755)
+            except OSError as error:
+                raise Gem5Error(f"{folder} cannot hold tile function {name!r} for gem5: {error}; see TMPDIR") from error
             command = [str(self.binary), "--outdir", f"{folder}/out", str(script), str(machine), str(binary)]
             return parse_ticks(_run(command, f"tile function {name!r}", _TIMEOUT_SECONDS), name)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,13 @@ def test_digest_is_of_the_code_not_of_the_name(objects: dict[str, bytes]) -> Non
     assert object_digest(other) != object_digest(objects["a"])
     other = compiled(CONSTANT.format(name="a").replace("add i64", "sub i64"))
     assert object_digest(other) != object_digest(objects["a"])
+
+
+def test_a_full_folder_for_temporary_files_is_a_typed_error() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))  # a write beyond it fails as on a full disk
+    try:
+        with pytest.raises(CompileError, match=r"folder for temporary files, .* cannot be used: .*set TMPDIR"):
+            link({"large": bytes(1 << 20)}, {})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
