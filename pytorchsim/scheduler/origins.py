@@ -56,9 +56,11 @@ def _computed_by(node: BaseSchedulerNode) -> Iterable[torch.fx.Node]:
     buffer afterwards, because others use it, too.
     """
     known = _without_readers(node)
-    buffers = [V.graph.name_to_buffer.get(dependence.name) for dependence in node.read_writes.reads]
-    loaded = {buffer.origin_node for buffer in buffers if buffer is not None}
-    loaded |= {fx for dependence in node.read_writes.reads for fx in _copied_into(dependence.name)}
+    loaded = _loaded_by(node)
+    for dependence in node.read_writes.reads:  # an epilogue has the origins of its template, and so of its operands
+        maker = _maker(dependence.name)
+        if maker is not None and maker.is_template():
+            loaded |= _loaded_by(maker)
     last: torch.fx.Node | None = getattr(node.node, "origin_node", None)
     # A lowering that makes several nodes of one operation names it for one of them, or for none.
     waiting = [last] if last is not None and last in known else _ends(known)
@@ -87,10 +89,22 @@ def _without_readers(node: BaseSchedulerNode) -> set[torch.fx.Node]:
     return known - {end for reader in templates for end in _ends(_calls(reader))} or known
 
 
+def _loaded_by(node: BaseSchedulerNode) -> set[torch.fx.Node | None]:
+    """What the buffers that a node reads stand for."""
+    names = [dependence.name for dependence in node.read_writes.reads]
+    buffers = [V.graph.name_to_buffer.get(name) for name in names]
+    copied = {fx for name in names for fx in _copied_into(name)}
+    return {buffer.origin_node for buffer in buffers if buffer is not None} | copied
+
+
+def _maker(buffer: str) -> BaseSchedulerNode | None:
+    scheduled = V.graph.scheduler.name_to_buf.get(buffer)
+    return None if scheduled is None else scheduled.defining_op
+
+
 def _copied_into(buffer: str) -> list[torch.fx.Node]:
     """What a buffer stands for that is such a copy; empty for others."""
-    scheduled = V.graph.scheduler.name_to_buf.get(buffer)
-    node = None if scheduled is None else scheduled.defining_op
+    node = _maker(buffer)
     if node is None:
         return []
     known = _without_readers(node)

@@ -47,7 +47,8 @@ def test_a_chain_of_kernels_does_not_pile_up_its_history() -> None:
 
 
 def test_an_operand_that_was_copied_for_a_convolution_is_no_part_of_it() -> None:
-    def pooled(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.conv2d(torch.nn.functional.avg_pool2d(x.exp(), 2), w)
+    def pooled(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.conv2d(torch.nn.functional.avg_pool2d(x.exp(), 2), w, bias)
 
-    assert origins(pooled, torch.ones(1, 4, 8, 8), torch.ones(4, 4, 3, 3)) == [["exp", "avg_pool2d"], ["convolution"]]
+    inputs = torch.ones(1, 4, 8, 8), torch.ones(4, 4, 3, 3), torch.ones(4)
+    assert origins(pooled, *inputs) == [["exp", "avg_pool2d"], ["convolution"]]
