@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 import yaml
 
+from pytorchsim import __version__
 from pytorchsim.config import DEFAULT_PRESET, load_config, preset_names
 from pytorchsim.config.document import replace_tables
 from pytorchsim.errors import PyTorchSimError
@@ -22,6 +23,21 @@ __all__ = ["app", "main"]
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__.splitlines()[0] if __doc__ else None)
 config_app = typer.Typer(no_args_is_help=True, help="Hardware configs.")
 app.add_typer(config_app, name="config")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"pytorchsim {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """What stands before a command."""
 
 
 @config_app.command("list")

@@ -7,17 +7,20 @@ passes a `ShortenTraceback` on unchanged and wraps every other exception of a ba
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from torch._dynamo.exc import ShortenTraceback, exceptions_allowed_to_be_fallback
+from torch._inductor.runtime.cache_dir_utils import cache_dir
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from pytorchsim.errors import PyTorchSimError, UnsupportedError
+from pytorchsim.errors import CompileError, PyTorchSimError, UnsupportedError
 
 __all__ = ["surfacing"]
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
 _Error = TypeVar("_Error", bound=BaseException)
 
 
@@ -31,7 +34,7 @@ def surfacing(*, strict: bool) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        cause = _first(error, PyTorchSimError) or _place_by_value(error)
+        cause = _first(error, PyTorchSimError) or _place_by_value(error) or _no_room(error)
         if cause is None and strict and isinstance(error, exceptions_allowed_to_be_fallback):
             cause = UnsupportedError(
                 f"strict mode: the graph cannot be compiled ({type(error).__name__}: {error}) and would run on the host"
@@ -64,6 +67,18 @@ def _place_by_value(error: BaseException) -> UnsupportedError | None:
         "a view, a size or a branch depends on a value of a tensor, which is not known when the graph is compiled."
         " Take an element with x.index_select(dim, i.reshape(1)), store one with index_copy or torch.where."
         f"\n  {while_executing or found}"
+    )
+
+
+def _no_room(error: BaseException) -> CompileError | None:
+    """Inductor keeps what it compiles in files, and says nothing of where when they cannot be written."""
+    found = _first(error, OSError)
+    if found is None or found.errno not in _NO_ROOM:
+        return None
+    return CompileError(
+        f"files of compiled code cannot be written to {cache_dir()}: {found}; free space there or set"
+        " TORCHINDUCTOR_CACHE_DIR to another folder",
+        stage="cache of Inductor",
     )
 
 

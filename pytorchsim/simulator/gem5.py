@@ -10,9 +10,11 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import signal
 import subprocess
 import tempfile
 import warnings
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -164,25 +166,30 @@ def parse_ticks(output: str, name: str) -> int:
 
 def _run(command: list[str], what: str, timeout_seconds: int) -> str:
     try:
-        result = subprocess.run(
+        process = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",  # of a crash, anything may be the last line
-            timeout=timeout_seconds,
-            check=False,
+            start_new_session=True,
         )
-    except subprocess.TimeoutExpired as error:
-        output = error.stdout.decode(errors="replace") if isinstance(error.stdout, bytes) else error.stdout or ""
+    except OSError as error:
+        raise Gem5Error(f"gem5 cannot be started for {what}: {error}") from error
+    try:
+        output, _ = process.communicate(timeout=timeout_seconds)
+    except BaseException as error:  # also an interrupt: what was started must not go on
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # the named binary may be a script around gem5
+        output, _ = process.communicate()
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
         raise Gem5Error(
             f"gem5 did not finish {what} within {timeout_seconds} s; its last lines:\n{_tail(output)}"
         ) from error
-    except OSError as error:
-        raise Gem5Error(f"gem5 cannot be started for {what}: {error}") from error
-    if result.returncode != 0:
-        raise Gem5Error(f"gem5 ended with code {result.returncode} for {what}; its last lines:\n{_tail(result.stdout)}")
-    return result.stdout
+    if process.returncode != 0:
+        raise Gem5Error(f"gem5 ended with code {process.returncode} for {what}; its last lines:\n{_tail(output)}")
+    return output
 
 
 def _tail(output: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
+import pytorchsim
 from pytorchsim import cli
 from pytorchsim.config import load_config, preset_names
 
@@ -53,3 +54,8 @@ def test_doctor_fails_without_a_linker(monkeypatch: pytest.MonkeyPatch, capsys: 
     line = next(line for line in capsys.readouterr().out.splitlines() if "linker" in line)
     assert line.startswith("MISSING")
     assert "apt-get install lld" in line
+
+
+def test_version_is_the_packages(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, "--version") == 0
+    assert capsys.readouterr().out == f"pytorchsim {pytorchsim.__version__}\n"

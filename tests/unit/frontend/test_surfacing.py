@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 
 import pytest
@@ -56,6 +57,22 @@ def lower_as_inductor_does() -> None:
 def test_found_where_only_the_context_has_it() -> None:
     with pytest.raises(UnsupportedError, match="no such kernel"), surfacing(strict=False):
         lower_as_inductor_does()
+
+
+def fail_to_write(number: int) -> None:
+    try:
+        raise OSError(number, "as the system says")
+    except OSError as error:
+        raise InductorError(error, inspect.currentframe()) from None
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES])
+def test_a_folder_of_inductor_without_room_is_named(number: int) -> None:
+    message = r"cannot be written to \S+: .*as the system says; .*TORCHINDUCTOR_CACHE_DIR"
+    with pytest.raises(CompileError, match=message), surfacing(strict=False):
+        fail_to_write(number)
+    with pytest.raises(InductorError), surfacing(strict=False):
+        fail_to_write(errno.ENOENT)
 
 
 def test_its_cause_is_kept() -> None:

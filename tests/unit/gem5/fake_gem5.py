@@ -31,6 +31,7 @@ for i in range(struct.unpack_from("<H", elf, 56)[0]):
 assert word & 0xFFFFF == 8 << 7 | 0x13  # addi s0, zero, repetitions
 if behaviour == "slow":
     print("still running", flush=True)
+    open(os.environ["FAKE_GEM5_LOG"] + ".pid", "w").write(str(os.getpid()))
     time.sleep(60)
 if behaviour == "crash":
     for name in ["SimdSha1Hash", "Matrix", "MatrixMov", "MatrixOP"] * 4:

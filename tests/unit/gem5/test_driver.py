@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,27 @@ def test_failures_name_the_tile_function_and_keep_the_last_lines(
     monkeypatch.delenv("FAKE_GEM5")
     monkeypatch.setattr(driver, "_TIMEOUT_SECONDS", 60)
     assert gem5.cycles(CALL) == CYCLES
+
+
+def test_a_time_out_ends_gem5_behind_a_script(
+    config: NpuConfig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    script = tmp_path / "wrapper"
+    script.write_text(f'#!/bin/sh\n"{config.gem5}" "$@"\nexit 1\n', encoding="utf-8")
+    script.chmod(0o755)
+    monkeypatch.setattr(driver, "gem5_version", lambda _: driver.read_pin().version)
+    gem5 = driver.Gem5(load_config({"gem5": str(script), "core": {"lanes": 8}}))
+    monkeypatch.setenv("FAKE_GEM5", "slow")
+    monkeypatch.setattr(driver, "_TIMEOUT_SECONDS", 3)
+    with pytest.raises(Gem5Error, match=r"did not finish(.|\n)*still running"):
+        gem5.cycles(CALL)
+    started = int((tmp_path / "log.pid").read_text(encoding="utf-8"))
+    for _ in range(100):
+        state = Path(f"/proc/{started}/stat")
+        if not state.exists() or state.read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "Z":
+            return
+        time.sleep(0.05)
+    pytest.fail("gem5 goes on behind the script that was stopped")
 
 
 def test_another_version_is_a_warning_with_both(config: NpuConfig, monkeypatch: pytest.MonkeyPatch) -> None:
