@@ -29,7 +29,7 @@ test: build  ## Set up, run the tests. LAYERS="ops fusion" and PYTEST="-x -k rel
 
 models: build  ## The model suites, then the README's table from their results. PYTEST='-m ""': slow cases, too
 	@mkdir -p build && rm -f build/models.jsonl
-	@PYTORCHSIM_MODEL_RESULTS=build/models.jsonl $(BIN)/python tools/run_layers.py models --pytest='-m "not slow" $(PYTEST)'
+	@MODEL_RESULTS=build/models.jsonl $(BIN)/python tools/run_layers.py models --pytest='-m "not slow" $(PYTEST)'
 	@$(BIN)/python tools/coverage_table.py build/models.jsonl
 
 test-slow: build  ## The tests that take long
@@ -60,7 +60,7 @@ sanitize: install  ## The tests of the C++ parts, with sanitizers. LAYERS narrow
 	@$(SANITIZED)/bin/python -m pip -qq install --no-deps --no-build-isolation --editable . \
 	  -C build-dir=build/sanitize/cmake -C cmake.define.PYTORCHSIM_SANITIZE=ON
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
-	  PYTORCHSIM_FUZZ_SECONDS=$${PYTORCHSIM_FUZZ_SECONDS:-60} \
+	  FUZZ_SECONDS=$${FUZZ_SECONDS:-60} \
 	  $(SANITIZED)/bin/python tools/run_layers.py $(or $(LAYERS),unit+passes timing) --pytest='-m "not slow" $(PYTEST)'
 
 wheel: install  ## dist/*.whl

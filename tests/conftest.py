@@ -26,8 +26,6 @@ def pytest_configure() -> None:
     A shell starts background jobs with SIGINT ignored, which Python and its subprocesses would inherit: tests that
     interrupt a simulation would wait for it instead.
     """
-    if seconds := os.environ.pop("PYTORCHSIM_FUZZ_SECONDS", ""):  # of tests: the package warns of what it does not know
-        os.environ["FUZZ_SECONDS"] = seconds
     signal.signal(signal.SIGINT, signal.default_int_handler)
     settings.register_profile("pytorchsim", deadline=None)  # no test depends on wall time
     settings.load_profile("pytorchsim")

@@ -1,6 +1,6 @@
 """Write the README's table of models from the results of a run of `tests/models`.
 
-    PYTORCHSIM_MODEL_RESULTS=build/models.jsonl pytest tests/models && python tools/coverage_table.py build/models.jsonl
+    MODEL_RESULTS=build/models.jsonl pytest tests/models && python tools/coverage_table.py build/models.jsonl
 
 In: a file with a line of JSON per run of a model (`tests/models/measure.py`). Out: README.md with the table between its
 two markers replaced: a row per model and phase, suites in the order in which they first appear. Of several runs of the

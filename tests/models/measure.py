@@ -1,7 +1,7 @@
 """Run a model of the table on the NPU and in eager, compare, and say what it took.
 
 In: a case of the table and a batch. Out: assertions, a printed line, and the same as a line of JSON in the file that
-`PYTORCHSIM_MODEL_RESULTS` names, from which `tools/coverage_table.py` writes the README's table.
+`MODEL_RESULTS` names, from which `tools/coverage_table.py` writes the README's table.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def publish(result: Measured) -> None:
         f" {result.cycles} cycles, {result.wall_seconds} s, peak {result.peak_mib} MiB;"
         f" largest difference {result.largest_difference:.2e}: {result.held}"
     )
-    results = os.environ.get("PYTORCHSIM_MODEL_RESULTS")
+    results = os.environ.get("MODEL_RESULTS")
     if results:
         with Path(results).open("a") as lines:
             lines.write(json.dumps(asdict(result)) + "\n")

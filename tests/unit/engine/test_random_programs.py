@@ -214,7 +214,7 @@ def fuzz_once(machine: Machine, seed: int) -> None:
 
 
 def test_any_bytes_give_typed_faults() -> None:
-    """PYTORCHSIM_FUZZ_SECONDS sets how long; the sanitizer build runs it for a minute."""
+    """FUZZ_SECONDS sets how long; the sanitizer build runs it for a minute."""
     machine = small_machine(instruction_budget=3000)
     end = time.monotonic() + FUZZ_SECONDS
     seed = 0
