@@ -1,12 +1,11 @@
 """A maximum or minimum with a constant, as a comparison and a selection.
 
 The machine's own maximum ignores NaN, so that of two values takes six instructions. A constant is known not to be NaN:
-`x` is kept unless it compares as lower, which NaN never does. Zeros are told apart as IEEE 754's maximum does.
+`x` is kept unless it compares as lower, which NaN never does; so, too, where zeros of both signs meet, as by eager's
+clamps and ReLU.
 """
 
 from __future__ import annotations
-
-from math import copysign
 
 from pytorchsim.templates.terms import Term, where
 
@@ -17,8 +16,4 @@ BOUNDS = frozenset({"maximum", "minimum"})
 
 def bounded(name: str, x: Term, bound: float) -> Term:
     """`name` of `x` and `bound`, which is not NaN."""
-    if name == "maximum":
-        replaced = x < bound if bound == 0 and copysign(1, bound) < 0 else x <= bound
-    else:
-        replaced = x > bound if bound == 0 and copysign(1, bound) > 0 else x >= bound
-    return where(replaced, bound, x)
+    return where(x < bound if name == "maximum" else x > bound, bound, x)

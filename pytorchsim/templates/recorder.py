@@ -322,12 +322,16 @@ class LoopRecorder(DefaultHandler):
         return tuple(term.value for term in result) if isinstance(result, tuple) else result.value
 
     def _bounded(self, name: str, args: tuple[Any, ...], dtype: torch.dtype) -> Any:
-        """A maximum or minimum with a constant; None where neither operand is one."""
+        """A maximum or minimum with a constant; None where neither operand is one, and where LLVM would lose the sign
+        of a zero: it makes a machine's maximum of a comparison of a widened value with 0."""
         first, second = (self._operand(arg, dtype) for arg in args)
         for value, other in ((first, second), (second, first)):
             literal = self._operations[other.number].constant
-            if self._operations[other.number].name == "constant" and literal is not None and not math.isnan(literal):
-                return bounded(name, Term(self, value), float(literal)).value
+            if self._operations[other.number].name != "constant" or literal is None or math.isnan(literal):
+                continue
+            if literal == 0 and any(map(_is_widened, self._operations)):
+                return None
+            return bounded(name, Term(self, value), float(literal)).value
         return None
 
     def _operand(self, arg: RecordedValue | float, dtype: torch.dtype) -> RecordedValue:
@@ -337,9 +341,7 @@ class LoopRecorder(DefaultHandler):
         """Whether `arg` is as it came from a type narrower than it is computed in."""
         if not isinstance(arg, RecordedValue):
             return False
-        made_by = self._operations[arg.number]
-        loaded = made_by.access is not None and made_by.access.dtype in NARROW_FLOATS
-        return loaded or made_by.name.startswith("round_to_")
+        return _is_widened(self._operations[arg.number])
 
     def append(self, operation: Operation, dtype: torch.dtype) -> RecordedValue:
         """The value of an operation; of an equal one that is there already, if there is one."""
@@ -349,6 +351,12 @@ class LoopRecorder(DefaultHandler):
             number = self._known[key] = len(self._operations)
             self._operations.append(operation)
         return RecordedValue(number, dtype)
+
+
+def _is_widened(operation: Operation) -> bool:
+    """Whether its value came from a type narrower than it is computed in."""
+    loaded = operation.access is not None and operation.access.dtype in NARROW_FLOATS
+    return loaded or operation.name.startswith("round_to_")
 
 
 def _gathered(gathers: Sequence[Gather]) -> tuple[int, ...]:
