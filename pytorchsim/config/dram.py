@@ -89,8 +89,12 @@ class DramConfig(Frozen):
     refresh: Literal["per_bank", "all_bank", "none"] = Field(
         "per_bank", description="One bank after another, or all banks of a channel at once."
     )
-    t_rfc_clocks: int = Field(151, ge=1, description="tRFC: one refresh command, of the kind that `refresh` says.")
-    t_refi_clocks: int = Field(3666, ge=1, description="tREFI: in which every bank is refreshed once, 3.9 us.")
+    t_rfc_clocks: int = Field(
+        151, ge=1, le=1 << 24, description="tRFC: one refresh command, of the kind that `refresh` says."
+    )
+    t_refi_clocks: int = Field(
+        3666, ge=1, le=1 << 24, description="tREFI: in which every bank is refreshed once, 3.9 us."
+    )
 
     @property
     def peak_gb_per_s(self) -> float:

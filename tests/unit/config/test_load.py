@@ -191,7 +191,7 @@ def is_figure(path: str) -> bool:
 
 
 @pytest.mark.parametrize("figure", [-1, 1 << 64, 10**30, float("nan"), float("inf"), 1e308])
-@pytest.mark.parametrize("path", filter(is_figure, key_paths()))
+@pytest.mark.parametrize("path", [path for path in key_paths() if is_figure(path)])
 def test_no_key_takes_a_figure_of_no_machine(path: str, figure: float) -> None:
     """What would overflow the simulator's numbers, or run without end, is refused before anything runs."""
     values: Any = figure
