@@ -44,7 +44,7 @@ from pytorchsim.frontend.registration import install
 from pytorchsim.frontend.settings import inductor_settings
 from pytorchsim.frontend.storage_views import rebase_storage_views, with_checked_offsets
 from pytorchsim.frontend.surfacing import surfacing
-from pytorchsim.runtime.prescribed_tiles import warn_of_unused_entries
+from pytorchsim.runtime.prescribed_tiles import backward_compiled, graph_follows, warn_of_unused_entries
 from pytorchsim.runtime.session import error_text, thread_session
 
 __all__ = ["compile_graph"]
@@ -101,7 +101,8 @@ def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], session: S
     if on_meta:
         gm, example_inputs = graph_on_cpu(gm, example_inputs, session)
 
-    more_follows = ends_in_break(gm)
+    more_follows, needs_backward = ends_in_break(gm), _needs_backward(example_inputs)
+    graph_follows(session.tiles, more=more_follows, backward=needs_backward)
 
     def inner_compile(graph: torch.fx.GraphModule, inputs: Sequence[Any], **kwargs: Any) -> Any:
         with _failure_in_report(), surfacing(strict=session.strict), session_scope(session):
@@ -110,7 +111,7 @@ def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], session: S
             write_out_attention(graph, session)
             admit_fallbacks(graph, backward=bool(kwargs.get("is_backward")))
             loaded = inductor.compile_fx_inner(graph, inputs, **kwargs)
-        if kwargs.get("is_backward") and not more_follows:
+        if kwargs.get("is_backward") and backward_compiled(session.tiles):
             warn_of_unused_entries(session.tiles)
         return loaded
 
@@ -124,7 +125,7 @@ def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], session: S
         )
     assert callable(compiled)
     # A backward or another graph that is still to come may have the product that an entry is for.
-    if not more_follows and not _needs_backward(example_inputs):
+    if not more_follows and not needs_backward:
         warn_of_unused_entries(session.tiles)
     compiled = with_checked_offsets(compiled, gm, example_inputs)
     return with_stand_ins(compiled) if on_meta else compiled

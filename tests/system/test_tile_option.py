@@ -8,8 +8,9 @@ import pytest
 import torch
 
 import pytorchsim
-from pytorchsim.config.tiles import nearest_products
+from pytorchsim.config.tiles import TileChoices, nearest_products
 from pytorchsim.errors import ConfigError, TileWarning
+from pytorchsim.runtime.prescribed_tiles import backward_compiled, graph_follows
 
 
 def tile_of(options: dict[str, object]) -> dict[str, int]:
@@ -55,8 +56,10 @@ def test_an_entry_that_no_product_takes_is_named_with_the_nearest() -> None:
         tile_of({"tiles": entries})
 
 
-def test_products_of_the_backward_and_behind_a_graph_break_count() -> None:
-    """No warning: each is an error in tests."""
+@pytest.mark.parametrize("cached", [True, False])
+def test_products_of_the_backward_and_behind_a_graph_break_count(cached: bool) -> None:
+    """No warning: each is an error in tests. Without caches a backward is compiled when it is reached: last first."""
+    torch._dynamo.reset()
 
     def broken(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         y = x @ w
@@ -64,8 +67,13 @@ def test_products_of_the_backward_and_behind_a_graph_break_count() -> None:
         return y @ w[:, :8]
 
     x, w = torch.randn(16, 24), torch.randn(24, 24, requires_grad=True)
-    entries = {key: {"TILE_N": 8} for key in ("16_24_24", "16_8_24", "24_24_16", "24_8_16")}
-    with pytest.warns(pytorchsim.errors.HostOpWarning, match="graph break"):
+    sizes = {"TILE_N": 8} if cached else {"TILE_N": 8, "TILE_K": 8}  # products are remembered by all of the entries
+    entries = dict.fromkeys(("16_24_24", "16_8_24", "24_24_16", "24_8_16"), sizes)
+    with (
+        pytest.warns(pytorchsim.errors.HostOpWarning, match="graph break"),
+        torch._functorch.config.patch(enable_autograd_cache=cached),
+        torch._inductor.config.patch(force_disable_caches=not cached),
+    ):
         torch.compile(broken, backend="pytorchsim", options={"config": "tiny", "tiles": entries})(x, w).sum().backward()
     assert w.grad is not None
 
@@ -92,3 +100,16 @@ def test_nearest_products() -> None:
 def test_what_is_no_choice_of_tiles(value: object, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         torch.compile(torch.mm, backend="pytorchsim", options={"tiles": value})(torch.ones(8, 8), torch.ones(8, 8))
+
+
+def test_the_backward_that_is_compiled_last_tells_what_was_not_used() -> None:
+    """In either order: each with its graph, or all behind the last graph and in the reverse order."""
+    tiles = TileChoices(entries=(("1_2_3", (("TILE_M", 8),)),))
+    graph_follows(tiles, more=True, backward=True)
+    assert not backward_compiled(tiles)
+    graph_follows(tiles, more=False, backward=True)
+    assert backward_compiled(tiles)
+    graph_follows(tiles, more=True, backward=True)
+    graph_follows(tiles, more=False, backward=True)
+    assert not backward_compiled(tiles)
+    assert backward_compiled(tiles)
